@@ -388,12 +388,8 @@ class Estimator:
     ) -> bytes:
         """Writes the model's graphs of several modes as one SavedModel, tagged train, eval, serve.
 
-        Args:
-          export_dir_base: As for `export_saved_model`, like all arguments but the next.
-          input_receiver_fn_map: The function that returns the receiver, for each mode.
-          assets_extra: Files to copy.
-          as_text: Whether the graphs are written in text form.
-          checkpoint_path: Checkpoint to export. None: the newest, or what `warm_start_from` gives.
+        `input_receiver_fn_map` has the function that returns the receiver, for each mode. The other
+        arguments are those of `export_saved_model`.
 
         Returns:
           The path of the new directory, as bytes.

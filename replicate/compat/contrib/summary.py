@@ -120,13 +120,9 @@ def image(
 ) -> Any:
     """Writes pictures.
 
-    Args:
-      name: Name of the summary.
-      tensor: Pictures [batch, height, width, channels] of 1, 3 or 4 channels, uint8 or scaled.
-      bad_color: Left out: pixels that are not finite are red.
-      max_images: Number of pictures that are written.
-      family: As for `scalar`, like the rest.
-      step: As for `scalar`.
+    The tensor is [batch, height, width, channels] with 1, 3 or 4 channels, uint8 or scaled;
+    `max_images` of them are written. `bad_color` is left out: pixels that are not finite are red.
+    The other arguments are those of `scalar`.
     """
     del bad_color
     return _write(
@@ -144,13 +140,8 @@ def audio(
 ) -> Any:
     """Writes sounds.
 
-    Args:
-      name: Name of the summary.
-      tensor: Sounds [batch, frames] or [batch, frames, channels] in [−1, 1].
-      sample_rate: Frames per second.
-      max_outputs: Number of sounds that are written.
-      family: As for `scalar`, like the rest.
-      step: As for `scalar`.
+    The tensor is [batch, frames] or [batch, frames, channels] in [−1, 1]; `max_outputs` of them are
+    written, with `sample_rate` frames per second. The other arguments are those of `scalar`.
     """
     return _write(
         lambda: v1.summary.audio(

@@ -271,16 +271,8 @@ def shared_embedding_columns(
 ) -> list[Any]:
     """Makes dense columns that share one table of embeddings.
 
-    Args:
-      sparse_id_columns: Columns with the same categories.
-      dimension: As for `embedding_column`, like all that follow but one.
-      combiner: As for `embedding_column`.
-      initializer: As for `embedding_column`.
-      shared_embedding_name: Name of the table's scope, or None.
-      ckpt_to_load_from: As for `embedding_column`.
-      tensor_name_in_ckpt: As for `embedding_column`.
-      max_norm: As for `embedding_column`.
-      trainable: As for `embedding_column`.
+    The columns have the same categories. `shared_embedding_name` names the table's scope; the other
+    arguments are those of `embedding_column`.
 
     Returns:
       One column for each of `sparse_id_columns`, in their order.

@@ -43,18 +43,9 @@ class DecoupledWeightDecayExtension:
         grad_loss: Tensor | None = None,
         decay_var_list: Iterable[Variable] | None = None,
     ) -> Operation:
-        """Minimizes a loss as the optimizer does.
+        """Minimizes a loss as the optimizer does, with its arguments.
 
-        Args:
-          loss: As for `tf.compat.v1.train.Optimizer.minimize`, like all but the last.
-          global_step: Variable that is incremented once a step.
-          var_list: Variables to train.
-          gate_gradients: Gating of the gradients.
-          aggregation_method: Way of adding gradients.
-          colocate_gradients_with_ops: True to place gradients beside their operations.
-          name: Name of the operation.
-          grad_loss: Gradient of the loss.
-          decay_var_list: Variables that decay, None for all that are trained.
+        `decay_var_list` are the variables that decay, None for all that are trained.
         """
         self._decay_names = _names(decay_var_list)
         return super().minimize(  # type: ignore[misc]
@@ -157,16 +148,9 @@ class AdamWOptimizer(DecoupledWeightDecayExtension, v1.train.AdamOptimizer):
         use_locking: bool = False,
         name: str = "AdamW",
     ) -> None:
-        """Keeps the settings.
+        """Takes the arguments of `tf.compat.v1.train.AdamOptimizer` besides.
 
-        Args:
-          weight_decay: Share of the weights that is taken at each step.
-          learning_rate: As for `tf.compat.v1.train.AdamOptimizer`, like all that follow.
-          beta1: Decay of the first moment.
-          beta2: Decay of the second moment.
-          epsilon: Added to the root of the second moment.
-          use_locking: True to lock updates.
-          name: Name of the optimizer.
+        `weight_decay` is the share of the weights that is taken at each step.
         """
         super().__init__(
             weight_decay,
@@ -191,15 +175,9 @@ class MomentumWOptimizer(DecoupledWeightDecayExtension, v1.train.MomentumOptimiz
         name: str = "MomentumW",
         use_nesterov: bool = False,
     ) -> None:
-        """Keeps the settings.
+        """Takes the arguments of `tf.compat.v1.train.MomentumOptimizer` besides.
 
-        Args:
-          weight_decay: Share of the weights that is taken at each step.
-          learning_rate: As for `tf.compat.v1.train.MomentumOptimizer`, like all that follow.
-          momentum: Share of the last update.
-          use_locking: True to lock updates.
-          name: Name of the optimizer.
-          use_nesterov: True for Nesterov's momentum.
+        `weight_decay` is the share of the weights that is taken at each step.
         """
         super().__init__(
             weight_decay,

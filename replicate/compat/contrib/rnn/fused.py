@@ -130,13 +130,9 @@ class LSTMBlockWrapper(layers.Layer):
         dtype: Any = None,
         sequence_length: Any = None,
     ) -> tuple[Any, Any]:
-        """Runs over all times.
+        """Runs over all times, with the arguments of `FusedRNNCell`.
 
-        Args:
-          inputs: As for `FusedRNNCell`, like the rest.
-          initial_state: (c, h), each [batch, units].
-          dtype: Type of the zeros.
-          sequence_length: Lengths, [batch]. Outputs after the end of a sequence are 0.
+        The state is (c, h), each [batch, units]. Outputs after the end of a sequence are 0.
 
         Returns:
           (outputs, LSTMStateTuple).

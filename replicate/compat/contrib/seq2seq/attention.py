@@ -198,16 +198,7 @@ class BahdanauAttention(_Attention):
     ) -> None:
         """Makes keys of a memory.
 
-        Args:
-          num_units: Size of keys and queries.
-          memory: As for `LuongAttention`, like all that is not named here.
-          memory_sequence_length: Lengths.
-          normalize: True to normalize attention_v.
-          probability_fn: Makes shares of scores.
-          score_mask_value: Score after the end of a sequence.
-          dtype: Type of the variables.
-          custom_key_value_fn: Changes keys and values.
-          name: Name of the operations.
+        The arguments are those of `LuongAttention`. `normalize` is True to normalize attention_v.
         """
         kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
