@@ -12,7 +12,7 @@ from unittest import mock
 import tensorflow as tf
 
 import replicate
-from replicate.estimator.new_graph import begin_graph
+from replicate.estimator.session_options import begin_graph
 
 v1 = tf.compat.v1
 

@@ -22,9 +22,9 @@ from replicate.comparison.differences import Array, Difference, differences, tow
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.input_batches import build_inputs
 from replicate.estimator.keras_names import build_with_new_names
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session_options import begin_graph
 from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys

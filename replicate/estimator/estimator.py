@@ -41,7 +41,6 @@ from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.keras_names import Scope, build_with_new_names
 from replicate.estimator.log import log
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
     batches,
     endless_input,
@@ -51,6 +50,7 @@ from replicate.estimator.predicting import (
 )
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session_options import begin_graph
 from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.towers import towers_of
 from replicate.estimator.train_specs import checked_listeners

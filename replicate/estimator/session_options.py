@@ -1,4 +1,4 @@
-"""Options of sessions: devices of this process, and tasks of the cluster to connect to."""
+"""Seed and global step of graphs, and options of sessions: devices, and tasks to connect to."""
 
 from typing import Any
 
@@ -54,3 +54,20 @@ def restricted_options(config: RunConfig, *devices: str) -> Any:
     del options.device_filters[:]
     options.device_filters.extend(devices)
     return options
+
+
+_SEEDS_OF_WORKERS = 1_000_003
+"""Difference of the seeds of workers that sum their gradients; all get the chief's variables."""
+
+
+def begin_graph(config: RunConfig) -> None:
+    """Sets the seed of the default graph, then makes its global step on the CPU.
+
+    On a GPU, TensorFlow's choice, each reading of the global step would be a copy.
+    """
+    seed = config.tf_random_seed
+    if seed is not None and config.all_reduce is not None:  # Workers shuffle and drop by their own.
+        seed += _SEEDS_OF_WORKERS * (config.global_id_in_cluster or 0)
+    v1.set_random_seed(seed)
+    with v1.device("/device:CPU:0"):
+        v1.train.create_global_step()
