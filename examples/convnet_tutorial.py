@@ -454,18 +454,11 @@ def train_mnist_distributed_sync_replicas(
 ) -> float:
     """Trains one worker of a cluster, in steps that all workers make together.
 
-    Args:
-      task_id: As in `distributed_grads_only_and_ops_chief_worker`.
-      is_chief: As there.
-      num_worker_tasks: As there.
-      num_ps_tasks: As there.
-      master: As there.
-      num_epochs: Number of passes of each worker over the images. All end at the same step.
-      op_strategy: Division of K-FAC's work: "chief_worker", "dedicated_workers" or "shared".
-      use_fake_data: True: train on images of noise.
-      data_dir: As in `train_mnist_single_machine`.
-      checkpoint_dir: Directory of the checkpoints. None means the folder "kfac" in `data_dir`; if
-        that is None too, none are written.
+    The task's arguments are those of `distributed_grads_only_and_ops_chief_worker`, the data's
+    those of `train_mnist_single_machine`. Each worker makes `num_epochs` passes over the images,
+    and all end at the same step. `op_strategy` divides K-FAC's work: "chief_worker",
+    "dedicated_workers" or "shared". Checkpoints are in `checkpoint_dir`, or the folder "kfac" in
+    `data_dir`; if both are None, none are written.
 
     Raises:
       ValueError: As there; or the strategy is unknown.

@@ -127,11 +127,8 @@ def train_mnist_multitower(
 ) -> float:
     """Trains on several devices. Returns the accuracy on the last batch.
 
-    Args:
-      num_epochs: As in `train_mnist`.
-      num_towers: Number of towers. None means as many as there are GPUs, or two.
-      use_fake_data: As in `train_mnist`.
-      data_dir: As in `train_mnist`.
+    The arguments are those of `train_mnist`, and the number of towers; None means as many as there
+    are GPUs, or two.
 
     Raises:
       TypeError: As in `train_mnist`.
@@ -158,11 +155,8 @@ def train_mnist_estimator(
 ) -> float:
     """Trains with an Estimator. Returns the accuracy on all training images.
 
-    Args:
-      num_epochs: As in `train_mnist`.
-      use_fake_data: As in `train_mnist`.
-      data_dir: As in `train_mnist`.
-      model_dir: Directory of the checkpoints. None means a temporary folder.
+    The arguments are those of `train_mnist`, and the directory of the checkpoints, None for a
+    temporary folder.
 
     Raises:
       TypeError: As in `train_mnist`.

@@ -28,14 +28,10 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params, title: str) 
 def model_fn(
     features: Any, labels: Any, mode: str, params: Params, config: replicate.RunConfig
 ) -> Any:
-    """Builds one tower of one worker; see `convnet_model.model_fn`.
+    """Builds one tower of one worker, with the arguments of `convnet_model.model_fn`.
 
-    Args:
-      features: As there.
-      labels: As there.
-      mode: As there.
-      params: As there; and for kfac "op_strategy".
-      config: Knows the cluster and which of its workers this is.
+    For kfac params also has "op_strategy". The config knows the cluster and which of its workers
+    this is.
     """
     if mode != replicate.ModeKeys.TRAIN:
         return convnet_model.model_fn(features, labels, mode, params)

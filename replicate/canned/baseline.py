@@ -146,14 +146,8 @@ class BaselineRegressor(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
-          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
-          config: Settings of the runs, None for the defaults.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The arguments are those of `BaselineClassifier`, but with `label_dimension`, the numbers per
+        label, ≥ 1, in place of classes.
 
         Raises:
           ValueError: An argument is out of range.
@@ -182,12 +176,8 @@ class BaselineEstimator(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          head: A head, such as `replicate.MultiClassHead`, or one of your own.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
-          config: Settings of the runs, None for the defaults.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The first argument is a head, such as `replicate.MultiClassHead`, or one of your own. The
+        others are those of `BaselineClassifier`, without those of its head.
 
         Raises:
           ValueError: An argument is out of range.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from replicate.migrate import tensorflow_names
 from replicate.migrate.files import Text, UnreadableFileError, read_text
-from replicate.migrate.module import Module
 from replicate.migrate.notebooks import Notebook, NotebookError, cell_line, read_notebook
 from replicate.migrate.program import Programs, first_lines
 from replicate.migrate.rewrite import Left, changes_of
 from replicate.migrate.source import UnreadableError, moved, position
+from replicate.migrate.uses import Module
 
 _NOT_PYTHON_3 = "It is not Python 3 ({why}): convert it first, with 2to3 for instance."
 _V2_PROGRAM = "This is a program of TensorFlow 2, which stays as it is: TensorFlow 1 has no {name}."

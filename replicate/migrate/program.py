@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import dotted
-from replicate.migrate.module import Module
 from replicate.migrate.names import place_of
 from replicate.migrate.source import Edit, Source
+from replicate.migrate.uses import Module
 
 _KERAS = re.compile(
     r"tf\.(keras|layers|nn\.rnn_cell|contrib\.(cudnn_rnn|keras|layers|legacy_seq2seq|rnn|seq2seq|slim))\b"

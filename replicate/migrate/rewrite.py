@@ -11,14 +11,13 @@ import libcst as cst
 
 from replicate.migrate.bindings import Imported
 from replicate.migrate.import_statements import ImportEdits
-from replicate.migrate.module import Module
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
 from replicate.migrate.tensorflow_names import missing, missing_replacement
 from replicate.migrate.towers import WRAP_BY_HAND, Towers
-from replicate.migrate.uses import Use
+from replicate.migrate.uses import Module, Use
 
 _AMBIGUOUS = "This name is bound in several ways here. Write {new} where it is the old one."
 _SCATTERED = "Its names are in several modules now: write those that you use, one by one."

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from replicate.migrate.module import Module
 from replicate.migrate.names import look_up, place_of
 from replicate.migrate.source import Edit
 from replicate.migrate.spelling import Speller
+from replicate.migrate.uses import Module
 
 WRAP_BY_HAND = (
     "With towers: put replicate.TowerOptimizer around it, and not around the optimizer in it."

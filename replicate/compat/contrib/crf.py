@@ -63,11 +63,8 @@ def crf_multitag_sequence_score(
 ) -> Tensor:
     """Computes the log of the summed exponential scores of all sequences that a bitmap allows.
 
-    Args:
-      inputs: As for `crf_log_likelihood`.
-      tag_bitmap: True for each allowed tag, [batch, time, tags].
-      sequence_lengths: As for `crf_log_likelihood`.
-      transition_params: As for `crf_log_likelihood`.
+    The bitmap is True for each allowed tag, [batch, time, tags]. The other arguments are those of
+    `crf_log_likelihood`.
     """
     inputs = tf.convert_to_tensor(inputs)
     allowed = tf.where(tf.cast(tag_bitmap, tf.bool), inputs, tf.fill(tf.shape(inputs), -np.inf))
