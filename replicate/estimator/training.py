@@ -247,7 +247,7 @@ def _worker_start(
         run.config,
         facts,
         inputs.position,
-        conditions.watchdog.watch_peers,
+        conditions.watchdog.peers.connect,
     )
 
 
@@ -364,7 +364,7 @@ def _run_loop(
     def failures() -> Iterator[None]:
         with (
             conditions.restarts.record_cause(),
-            lost_workers_named(config, conditions.watchdog.lost_peers),
+            lost_workers_named(config, conditions.watchdog.peers.lost),
         ):
             yield
 

@@ -11,7 +11,6 @@ import os
 import re
 import selectors
 import time
-from types import TracebackType
 from typing import final
 
 from replicate.launch.backend import ProcessHandle
@@ -125,12 +124,7 @@ class OutputStreams:
     def __enter__(self) -> "OutputStreams":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._selector.close()
 
     def _open_streams(self, process: ProcessHandle) -> list[int]:

@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TextIO, final
 
 from replicate.launch.console import LAUNCHER, Display
@@ -80,12 +79,7 @@ class TaskLogs:
     def __enter__(self) -> "TaskLogs":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         with contextlib.suppress(OSError):
             self._to_close.close()
 
