@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from replicate.compat.contrib.learn.exports import ExportStrategy
-from replicate.compat.contrib.learn.metric_spec import MetricSpec
-from replicate.estimator.added_metrics import add_metrics
+from replicate.compat.contrib.learn.metric_spec import measured
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
@@ -74,7 +73,7 @@ class Experiment:
         if not isinstance(estimator, Estimator):
             raise TypeError(f"Experiment takes an Estimator, got {estimator!r}.")
         del delay_workers_by_global_step, checkpoint_and_export, check_interval_secs
-        self._estimator = _measured(estimator, eval_metrics)
+        self._estimator = measured(estimator, eval_metrics)
         self._train_input_fn = train_input_fn
         self._eval_input_fn = eval_input_fn
         self._eval_metrics = eval_metrics
@@ -344,23 +343,6 @@ class Experiment:
             )
             for each in self._strategies
         ]
-
-
-def _measured(estimator: Estimator, metrics: Mapping[str, Any] | None) -> Estimator:
-    if not metrics:
-        return estimator
-    specs = {
-        name: each if isinstance(each, MetricSpec) else MetricSpec(each)
-        for name, each in metrics.items()
-    }
-
-    def metric_fn(features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
-        return {
-            name: each.create_metric_ops(features, labels, predictions)
-            for name, each in specs.items()
-        }
-
-    return add_metrics(estimator, metric_fn)
 
 
 def schedules() -> Sequence[str]:
