@@ -179,9 +179,7 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
 def model_to_estimator(*, use_v2_estimator: bool = False, **arguments: Any) -> Any:
     """Calls `replicate.model_to_estimator`, as `tf.keras.estimator` of Keras 2 does.
 
-    Args:
-      use_v2_estimator: Ignored: both kinds are the same here.
-      **arguments: As for `replicate.model_to_estimator`.
+    `use_v2_estimator` is ignored: both kinds are the same here.
     """
     del use_v2_estimator
     return replicate.model_to_estimator(**arguments)

@@ -147,14 +147,9 @@ def crf_decode(
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], float]:
-    """Finds the sequence of tags with the highest score, with NumPy.
+    """Finds the sequence of tags with the highest score, with NumPy: (tags, their score).
 
-    Args:
-      score: Scores of the tags, [time, tags].
-      transition_params: Scores of transitions, [tags, tags].
-
-    Returns:
-      (tags, their score).
+    Scores are [time, tags], those of transitions [tags, tags].
     """
     scores, transitions = np.asarray(score), np.asarray(transition_params)
     best = scores[0]

@@ -47,12 +47,7 @@ def never_record_summaries() -> contextlib.AbstractContextManager[None]:
 def record_summaries_every_n_global_steps(
     n: int, global_step: Any = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Makes a scope whose summaries are written in each n-th step.
-
-    Args:
-      n: Number of steps, an int or an integer Tensor.
-      global_step: The step, None for the graph's.
-    """
+    """Makes a scope whose summaries are written in each n-th step."""
     step = v1.train.get_or_create_global_step() if global_step is None else global_step
     return _recording(lambda: tf.equal(tf.cast(step, tf.int64) % tf.cast(n, tf.int64), 0))
 
@@ -162,12 +157,7 @@ def generic(
 
 
 def eval_dir(model_dir: str, name: str | None = None) -> str:
-    """Returns the directory of an evaluation's summaries: `eval`, or `eval_NAME`.
-
-    Args:
-      model_dir: Directory of the model.
-      name: Name of the evaluation, or None.
-    """
+    """Returns the directory of an evaluation's summaries: `eval`, or `eval_NAME`."""
     return os.path.join(model_dir, f"eval_{name}" if name else "eval")
 
 

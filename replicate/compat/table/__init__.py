@@ -80,10 +80,6 @@ def names_below(package: str) -> frozenset[str]:
 
 
 def public_row(name: str) -> Row | None:
-    """Returns the row of the public name for a name in a private module of tf.estimator.
-
-    Args:
-      name: Last part of the name, such as "Estimator" or "EstimatorV2".
-    """
+    """Returns the row of the public name for a name in a private module, such as "EstimatorV2"."""
     rows = (TABLE.get(f"{home}.{name.removesuffix('V2')}") for home in PUBLIC_OF_PRIVATE)
     return next((row for row in rows if row is not None and row.new is not None), None)

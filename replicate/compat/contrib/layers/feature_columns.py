@@ -163,22 +163,12 @@ def sparse_column_with_vocabulary_file(
 def weighted_sparse_column(
     sparse_id_column: Any, weight_column_name: str, dtype: Any = tf.float32
 ) -> Any:
-    """Makes a column of categories with weights.
-
-    Args:
-      sparse_id_column: Column of the categories.
-      weight_column_name: Key of the weights.
-      dtype: Type of the weights.
-    """
+    """Makes a column of categories with weights."""
     return _columns.weighted_categorical_column(sparse_id_column, weight_column_name, dtype)
 
 
 def one_hot_column(sparse_id_column: Any) -> Any:
-    """Makes a dense column that counts the categories of each example.
-
-    Args:
-      sparse_id_column: Column of the categories.
-    """
+    """Makes a dense column that counts the categories of each example."""
     return _columns.indicator_column(sparse_id_column)
 
 

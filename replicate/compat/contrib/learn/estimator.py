@@ -169,16 +169,10 @@ class LearnMethods(_Estimator):
     def export_savedmodel(  # type: ignore[override]
         self, export_dir_base: Any, serving_input_fn: Callable[[], Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Exports a SavedModel.
+        """Exports a SavedModel, and returns its path.
 
-        Args:
-          export_dir_base: Folder for the exports.
-          serving_input_fn: Returns `InputFnOps` or a ServingInputReceiver.
-          *args: default_output_alternative_key, which is not used.
-          **kwargs: assets_extra, as_text and checkpoint_path of `export_saved_model`.
-
-        Returns:
-          The path of the export.
+        `serving_input_fn` returns `InputFnOps` or a ServingInputReceiver. The other arguments are
+        those of `export_saved_model`; default_output_alternative_key is not used.
         """
         del args
         known = ("assets_extra", "as_text", "checkpoint_path")
@@ -203,12 +197,7 @@ class Estimator(LearnMethods):
     ) -> None:
         """Keeps the arguments.
 
-        Args:
-          model_fn: The function.
-          model_dir: Directory of checkpoints and event files.
-          config: A RunConfig.
-          params: Passed on to model_fn.
-          feature_engineering_fn: Function of features and labels that returns both, changed.
+        `feature_engineering_fn` takes features and labels and returns both, changed.
         """
         super().__init__(_adapted(model_fn, feature_engineering_fn), model_dir, config, params)
 

@@ -111,13 +111,7 @@ class Experiment:
         return self._eval_steps
 
     def reset_export_strategies(self, new_export_strategies: Any = None) -> list[ExportStrategy]:
-        """Replaces the export strategies.
-
-        Args:
-          new_export_strategies: A strategy, or a list of them; None for none.
-
-        Returns:
-          The old ones.
+        """Replaces the export strategies by one, a list of them or none; returns the old ones.
 
         Raises:
           TypeError: One is no `ExportStrategy`.
@@ -135,26 +129,14 @@ class Experiment:
         self._train_hooks.extend(additional_hooks)
 
     def train(self, delay_secs: float | None = None) -> Any:
-        """Trains; the task of a cluster does its part.
-
-        Args:
-          delay_secs: Not used: workers wait as those of the Estimator.
-        """
+        """Trains; the task of a cluster does its part. Workers wait as those of the Estimator."""
         del delay_secs
         if self._estimator.config.cluster_spec:
             return self._in_cluster()
         return self._train(self._train_steps)
 
     def evaluate(self, delay_secs: float | None = None, name: str | None = None) -> Results:
-        """Evaluates the newest checkpoint.
-
-        Args:
-          delay_secs: Seconds to wait before, None for none.
-          name: Name of the evaluation.
-
-        Returns:
-          The metrics.
-        """
+        """Evaluates the newest checkpoint after `delay_secs`, and returns the metrics."""
         time.sleep(delay_secs or 0)
         return self._estimator.evaluate(
             self._eval_input_fn, steps=self._eval_steps, hooks=self._eval_hooks, name=name

@@ -53,15 +53,7 @@ class MetricSpec:
         self.weight_key = weight_key
 
     def create_metric_ops(self, inputs: Mapping[str, Any], labels: Any, predictions: Any) -> Any:
-        """Computes the metric.
-
-        Args:
-          inputs: Features.
-          labels: A tensor, or a dict of them.
-          predictions: A tensor, or a dict of them.
-
-        Returns:
-          What metric_fn returns, (value, update).
+        """Computes the metric of features, labels and predictions: what metric_fn returns.
 
         Raises:
           ValueError: There are several tensors and no key, or the key is unknown.

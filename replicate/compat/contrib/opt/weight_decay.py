@@ -21,12 +21,7 @@ class DecoupledWeightDecayExtension:
     """
 
     def __init__(self, weight_decay: Any, **kwargs: Any) -> None:
-        """Keeps the decay.
-
-        Args:
-          weight_decay: Share of the weights, a number, a tensor or a function of no arguments.
-          **kwargs: Arguments of the optimizer.
-        """
+        """Keeps the decay: a number, tensor or function. Other arguments are the optimizer's."""
         self._weight_decay = weight_decay
         self._decay_names: set[str] | None = None
         super().__init__(**kwargs)
@@ -68,11 +63,7 @@ class DecoupledWeightDecayExtension:
     ) -> Operation:
         """Applies gradients as the optimizer does.
 
-        Args:
-          grads_and_vars: (gradient, variable) pairs.
-          global_step: Variable that is incremented once a step.
-          name: Name of the operation.
-          decay_var_list: Variables that decay. None for those given to `minimize`, or all.
+        `decay_var_list` are the variables that decay. None for those given to `minimize`, or all.
         """
         if decay_var_list is not None:
             self._decay_names = _names(decay_var_list)
@@ -116,9 +107,6 @@ class DecoupledWeightDecayExtension:
 
 def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
     """Makes the class of an optimizer with weight decay.
-
-    Args:
-      base_optimizer: Class of an optimizer.
 
     Returns:
       A class whose first argument is weight_decay, and whose others are those of the optimizer.

@@ -103,14 +103,7 @@ class LSTMBlockCell(rnn_cell.RNNCell):
         self.built = True
 
     def call(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: (c, h), each [batch, units].
-
-        Returns:
-          (output [batch, units], the new state).
+        """Makes one step from inputs [batch, input] and a state (c, h), each [batch, units].
 
         Raises:
           ValueError: The state is not a pair.
@@ -191,15 +184,7 @@ class GRUBlockCell(rnn_cell.RNNCell):
         self.built = True
 
     def call(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: [batch, units].
-
-        Returns:
-          (output, new state), both [batch, units].
-        """
+        """Makes one step from inputs [batch, input] and a state [batch, units], the next output."""
         w_ru, b_ru, w_c, b_c = map(tf.convert_to_tensor, self._of_cell)
         reset, update = tf.split(tf.sigmoid(affine([inputs, state], w_ru, b_ru)), 2, axis=1)
         new = tf.tanh(affine([inputs, reset * state], w_c, b_c))

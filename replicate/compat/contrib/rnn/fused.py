@@ -42,12 +42,7 @@ class FusedRNNCellAdaptor(FusedRNNCell):
     """A fused RNN made of a cell."""
 
     def __init__(self, cell: Any, use_dynamic_rnn: bool = False) -> None:
-        """Keeps the cell.
-
-        Args:
-          cell: A cell.
-          use_dynamic_rnn: True to run it by `tf.nn.dynamic_rnn`, False by `tf.nn.static_rnn`.
-        """
+        """Keeps the cell, which `tf.nn.dynamic_rnn` or `tf.nn.static_rnn` runs."""
         self._cell = cell
         self._dynamic = use_dynamic_rnn
 

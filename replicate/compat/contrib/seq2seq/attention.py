@@ -239,12 +239,7 @@ class BahdanauAttention(_Attention):
 
 
 def hardmax(logits: Tensor, name: str | None = None) -> Tensor:
-    """Returns 1 at the largest entry of each row, and 0 elsewhere.
-
-    Args:
-      logits: [batch, classes].
-      name: Name of the operations.
-    """
+    """Returns 1 at the largest entry of each row of [batch, classes], and 0 elsewhere."""
     with v1.name_scope(name, "Hardmax", [logits]):
         logits = tf.convert_to_tensor(logits)
         return tf.one_hot(tf.argmax(logits, -1), tf.shape(logits)[-1], dtype=logits.dtype)

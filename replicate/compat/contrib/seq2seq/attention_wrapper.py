@@ -37,11 +37,7 @@ class AttentionWrapperState(
     """
 
     def clone(self, **kwargs: Any) -> "AttentionWrapperState":
-        """Returns the state with other fields.
-
-        Args:
-          **kwargs: New values. Tensors get the static shape of those that they replace.
-        """
+        """Returns the state with other fields. Tensors get the static shape of the old ones."""
 
         def shaped(earlier: Any, later: Any) -> Any:
             if tf.is_tensor(earlier) and tf.is_tensor(later):
