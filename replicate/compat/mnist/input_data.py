@@ -170,7 +170,7 @@ def extract_images(f: Any) -> Any:
 
 
 def extract_labels(f: Any, one_hot: bool = False, num_classes: int = CLASSES) -> Any:
-    """Reads labels, uint8 [images], or [images, classes] with ones, from an open file, by gzip."""
+    """Reads labels, uint8 [images], or [images, classes] with ones, from an open gzip file."""
     labels = _parsed(gzip.decompress(f.read()), getattr(f, "name", "the file"), False)
     return np.eye(num_classes)[labels] if one_hot else labels
 

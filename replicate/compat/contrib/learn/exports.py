@@ -46,7 +46,7 @@ class ExportStrategy(NamedTuple):
         checkpoint_path: str | None = None,
         eval_result: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Exports a model from a checkpoint, None for the newest, and returns what export_fn does."""
+        """Exports a checkpoint, None for the newest, and returns what export_fn does."""
         known = self.export_fn.__code__.co_varnames if hasattr(self.export_fn, "__code__") else ()
         more = {"checkpoint_path": checkpoint_path, "eval_result": eval_result}
         given = {name: value for name, value in more.items() if name in known}

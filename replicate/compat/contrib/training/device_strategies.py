@@ -56,7 +56,7 @@ class GreedyLoadBalancingStrategy:
     """Chooses the task with the least load so far, the first one of several."""
 
     def __init__(self, num_tasks: int, load_fn: Callable[[Any], float]) -> None:
-        """Starts without load. `load_fn` gives that of an operation, as `byte_size_load_fn` does."""
+        """Starts without load. `load_fn` gives that of an operation, as `byte_size_load_fn`."""
         self._load_fn = load_fn
         self._loads = [0.0] * num_tasks
 
