@@ -96,30 +96,16 @@ class Task(NamedTuple):
 def conv_layer(
     layer_id: int, inputs: Tensor, kernel_size: int, out_channels: int
 ) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
-    """Builds a convolution, padding SAME, and its ReLU.
+    """Builds a convolution, padding SAME, and its ReLU: (before it, after it, (weights, bias)).
 
-    Args:
-      layer_id: Number of the layer, in the names of its variables.
-      inputs: [batch, height, width, channels].
-      kernel_size: Side of the filter, in pixels.
-      out_channels: Channels of what leaves it.
-
-    Returns:
-      (before the ReLU, after it, (weights, bias)).
+    Inputs are [batch, height, width, channels].
     """
     layer = convnet_model.conv_layer(f"conv_{layer_id}", inputs, kernel_size, out_channels)
     return layer.outputs, tf.nn.relu(layer.outputs), (layer.weights, layer.bias)
 
 
 def max_pool_layer(layer_id: int, inputs: Tensor, kernel_size: int, stride: int) -> Tensor:
-    """Takes the largest of each window, padding SAME.
-
-    Args:
-      layer_id: Number of the layer, in the names of its ops.
-      inputs: [batch, height, width, channels].
-      kernel_size: Side of the window, in pixels.
-      stride: Pixels from one window to the next.
-    """
+    """Takes the largest of each window of [batch, height, width, channels], padding SAME."""
     with v1.name_scope(f"pool_{layer_id}"):
         return convnet_model.max_pool_layer(inputs, kernel_size, stride)
 
@@ -127,16 +113,7 @@ def max_pool_layer(layer_id: int, inputs: Tensor, kernel_size: int, stride: int)
 def fc_layer(
     layer_id: int, inputs: Tensor, output_size: int
 ) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
-    """Builds a dense layer, and its tanh.
-
-    Args:
-      layer_id: Number of the layer, in the names of its variables.
-      inputs: [batch, features].
-      output_size: Units.
-
-    Returns:
-      (before the tanh, after it, (weights, bias)).
-    """
+    """Builds a dense layer of [batch, features] and its tanh: (before it, after it, parameters)."""
     layer = convnet_model.linear_layer(f"fc_{layer_id}", inputs, output_size)
     return layer.outputs, tf.tanh(layer.outputs), (layer.weights, layer.bias)
 
@@ -333,11 +310,8 @@ def train_mnist_estimator(
 ) -> float:
     """Trains with an Estimator. Returns the accuracy on all training images.
 
-    Args:
-      num_epochs: Number of passes over the images.
-      use_fake_data: True: train on images of noise.
-      data_dir: As in `train_mnist_single_machine`.
-      model_dir: Directory of the checkpoints. None means a temporary folder.
+    The data are as for `train_mnist_single_machine`. Checkpoints are in `model_dir`; None means a
+    temporary folder.
     """
     examples = mnist.training_examples(data_dir, use_fake_data)
     estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=estimator_params())

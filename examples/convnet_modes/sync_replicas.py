@@ -52,14 +52,7 @@ def make_kfac(
     layers: kfac.LayerCollection | None = None,
     invert_every: int = convnet_model.INVERT_EVERY,
 ) -> kfac.ClusterKfacOpt:
-    """Makes the K-FAC optimizer of one worker, and prints what it does there.
-
-    Args:
-      worker: The worker's share of K-FAC's work.
-      params: As for `convnet_model.model_fn`.
-      layers: Collection of the registered layers. None means the graph's own collection.
-      invert_every: Steps between two computations of the inverses.
-    """
+    """Makes the K-FAC optimizer of one worker, and prints what it does there."""
     arguments = convnet_model.kfac_arguments(params, layers)
     optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)
     cli.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
