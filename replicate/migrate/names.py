@@ -121,7 +121,7 @@ def look_up(place: Place) -> Found | None:
             return _of_package(prefix, TABLE[f"{prefix}.*"], parts[end:], place)
     if parts[0] == "kfac":
         return _of_kfac(parts)
-    return _of_private(parts, place) if path.startswith(PRIVATE) else _unknown(path)
+    return _of_private(parts) if path.startswith(PRIVATE) else _unknown(path)
 
 
 def home_of(package: str) -> str | None:
@@ -209,7 +209,7 @@ def _kfac_names() -> Mapping[str, Mapping[str, str]]:
     return moved.REPLACEMENTS
 
 
-def _of_private(parts: list[str], place: Place) -> Found:
+def _of_private(parts: list[str]) -> Found:
     """Returns the entry of a name in a private module of tf.estimator."""
     end = next(end for end in range(len(parts), 0, -1) if is_old_package(".".join(parts[:end])))
     package, name = ".".join(parts[:end]), parts[end]

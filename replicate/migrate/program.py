@@ -207,7 +207,7 @@ def _uses_keras(module: Module) -> bool:
 
 def _is_program(module: Module, is_imported: bool) -> bool:
     return any(
-        _is_main_guard(each) or (not is_imported and _does_something(each, module.source))
+        _is_main_guard(each) or (not is_imported and _does_something(each))
         for each in module.source.module.body
     )
 
@@ -220,7 +220,7 @@ def _is_main_guard(statement: cst.CSTNode) -> bool:
     return any(isinstance(each, cst.Name) and each.value == "__name__" for each in (left, right))
 
 
-def _does_something(statement: cst.CSTNode, source: Source) -> bool:
+def _does_something(statement: cst.CSTNode) -> bool:
     """Returns True for a call, a loop or a `with` at the top, other than settings and flags."""
     if isinstance(statement, cst.For | cst.With | cst.While):
         return True
