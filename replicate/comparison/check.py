@@ -200,16 +200,7 @@ class _Batch(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One training step of one model.
-
-    Attributes:
-      initial: All global variables before the step, by name.
-      loss: Loss before the step.
-      gradients: Dense gradients, by the variable's name.
-      variables: All global variables after the step, by name.
-      trainable: Names of the trainable variables.
-      table: Table of the trainable variables.
-    """
+    """One training step of one model: all global variables before and after it, by name."""
 
     initial: dict[str, Array]
     loss: Array

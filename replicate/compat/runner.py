@@ -38,15 +38,7 @@ _V1_MODULE = re.compile(r"tensorflow\..*compat\.v1\.(?P<path>.+)")
 
 
 class Program(NamedTuple):
-    """A program to run.
-
-    Attributes:
-      name: Path of the file, or name of the module.
-      is_module: True for the name of a module.
-      packages: Installed packages that see TensorFlow 1, too.
-      num_towers: Number of towers that each Estimator trains on; None for its own.
-      devices: Device of each of these towers; empty for its own.
-    """
+    """A program to run, with the arguments of `run`."""
 
     name: str
     is_module: bool = False
@@ -56,13 +48,7 @@ class Program(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """A program that was read.
-
-    Attributes:
-      code: Its code.
-      path: Its file, an absolute path.
-      package: Package that its relative imports start from, "" if it is in none.
-    """
+    """A program that was read. Its relative imports start from `package`, "" if it is in none."""
 
     code: types.CodeType
     path: str

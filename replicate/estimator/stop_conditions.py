@@ -25,16 +25,7 @@ from replicate.roles import CHIEFS, TaskType
 
 
 class StopConditions:
-    """Conditions that end one training run: signals, a lost cluster, the end of the chief.
-
-    Attributes:
-      readings: Step and loss of the run.
-      config: Settings of this process.
-      has_input_ended: True after the input had no more elements.
-      watchdog: Ends the run if another process no longer answers; a hook and a context.
-      restarts: Counts the sessions that were lost.
-      agreement: Lets all workers stop after the same step; None if they need not.
-    """
+    """Conditions that end one training run: signals, a lost cluster, the end of the chief."""
 
     def __init__(
         self,

@@ -59,16 +59,7 @@ STOP_GRACE_SECS = 5
 
 @dataclasses.dataclass(frozen=True)
 class TrainRequest:
-    """Arguments of one call of `Estimator.train`.
-
-    Attributes:
-      hooks: The caller's hooks; they run before all others.
-      listeners: The caller's checkpoint listeners.
-      steps: Steps to make from where the checkpoint is.
-      max_steps: Global step to stop at. Without `steps` and `max_steps`, training ends with the
-        input.
-      shows_start: True to show the tasks before the first step.
-    """
+    """Arguments of one call of `Estimator.train`. `shows_start` is for tasks before its steps."""
 
     hooks: Sequence[Any] = ()
     listeners: Sequence[Any] = ()

@@ -21,15 +21,10 @@ _CELL = "The cell is not Python ({why}), and stays as it is."
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A file, before and after.
+    """A file, before and after, with the number of changes.
 
-    Attributes:
-      path: The file.
-      old: Its text.
-      new: Its new text.
-      count: Number of changes.
-      left: What is left to the user: the place in the file, the old name, and the advice.
-      differences: What is different of the names that were replaced.
+    What is left to the user is the place in the file, the old name, and the advice. Differences are
+    those of the names that were replaced.
     """
 
     path: Path
@@ -47,16 +42,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file that was read.
-
-    Attributes:
-      path: The file.
-      text: Its text.
-      name: Dotted name of its module.
-      module: The module, None if it cannot be read.
-      notebook: For a notebook.
-      left: Why it cannot be read.
-    """
+    """A file that was read, or what is left to the user since it cannot be read."""
 
     path: Path
     text: Text

@@ -28,13 +28,7 @@ _REAL = frozenset(("compiler", "core", "lite", "python", "security", "tools", "t
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Left:
-    """Something that is left to the user.
-
-    Attributes:
-      start: First byte of the old name in the old text.
-      old: The old name.
-      advice: What to write.
-    """
+    """Something left to the user: first byte of an old name in the old text, and what to write."""
 
     start: int
     old: str

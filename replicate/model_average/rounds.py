@@ -82,11 +82,7 @@ _NONE_YET = -1
 class Rounds:
     """Operations of one worker in the rounds of one optimizer.
 
-    Attributes:
-      state: State that all workers share.
-      is_chief: True if this worker takes the means.
-      num_worker: Number of workers.
-      worker: Key of this worker's entry in the state.
+    The state is shared by all workers; `worker` is the key of this worker's entry in it.
     """
 
     def __init__(

@@ -98,13 +98,7 @@ class TowerCollections:
 
 @final
 class TowerScopes:
-    """Scopes of the towers of one replicated `model_fn` call.
-
-    Attributes:
-      build: State of the call.
-      variables: Variables that the towers share.
-      collections: Graph collections as each tower sees them.
-    """
+    """Scopes of the towers of one replicated `model_fn` call."""
 
     def __init__(self, settings: TowerSettings):
         self._settings = settings

@@ -24,13 +24,7 @@ class Examples(NamedTuple):
 
 
 class TaskMetric(NamedTuple):
-    """A metric of a task.
-
-    Attributes:
-      key: Its key, without the name of the head.
-      measure: The statistic.
-      values: Function from the batch to the values that the measure takes.
-    """
+    """A metric of a task: its key without the head's name, and the values that it measures."""
 
     key: str
     measure: Measure

@@ -38,12 +38,7 @@ _RESULTS = ("output_types", "output_shapes")
 
 @dataclasses.dataclass(frozen=True)
 class RecordedOp:
-    """One operation of a pipeline.
-
-    Attributes:
-      type: Its kind, as "BatchDatasetV2".
-      settings: Its inputs and attributes as text, by their names.
-    """
+    """One operation of a pipeline: its kind, and its inputs and attributes as text by name."""
 
     type: str
     settings: Mapping[str, str]
@@ -53,9 +48,7 @@ class RecordedOp:
 class PipelineRecord:
     """A description of a pipeline that two processes can compare.
 
-    Attributes:
-      elements: The element spec, as text.
-      ops: The operations, each after those that it reads from.
+    Operations come after those that they read from.
     """
 
     elements: str

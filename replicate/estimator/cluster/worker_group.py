@@ -39,12 +39,7 @@ _LOST = (
 
 @dataclasses.dataclass
 class _OwnServer:
-    """Server of this process.
-
-    Attributes:
-      server: The server, which lives as long as the process.
-      calls: Number of training calls that have used it.
-    """
+    """Server of this process, which lives as long; the training calls that have used it."""
 
     server: v1.train.Server
     calls: int = 0
