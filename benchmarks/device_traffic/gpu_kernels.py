@@ -15,12 +15,7 @@ Operation = Any
 
 
 class Kernel(NamedTuple):
-    """GPU kernel of one operation.
-
-    Attributes:
-      host_inputs: Numbers of the inputs that are in the memory of the CPU.
-      host_outputs: Numbers of the outputs that are in the memory of the CPU.
-    """
+    """GPU kernel of one operation: numbers of its inputs and outputs in the memory of the CPU."""
 
     host_inputs: frozenset[int]
     host_outputs: frozenset[int]

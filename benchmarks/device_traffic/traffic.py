@@ -59,11 +59,6 @@ class Stray(NamedTuple):
     """Operation that requests a GPU but has no kernel for it, so it runs on the CPU.
 
     All operations that are colocated with it run there, too.
-
-    Attributes:
-      name: Its name.
-      kind: Its type.
-      device: The GPU that it requests.
     """
 
     name: str

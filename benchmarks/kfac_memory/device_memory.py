@@ -77,12 +77,7 @@ class DeviceMemory(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory of K-FAC in a training step.
-
-    Attributes:
-      devices: By device, sorted: "CPU:0", "GPU:0", …
-      factors: All factors, in order of registration.
-    """
+    """Memory of K-FAC in a training step, by device, sorted, and by factor as registered."""
 
     devices: dict[str, DeviceMemory]
     factors: list[FactorMemory]

@@ -26,14 +26,7 @@ class Settings:
 
 
 class TrainingStep(NamedTuple):
-    """A training step.
-
-    Attributes:
-      operations: All operations of the graph, in order of creation.
-      fetches: Operations that the step runs.
-      optimizer: The K-FAC optimizer.
-      variables: The trainable variables.
-    """
+    """A training step: all operations of its graph, in order of creation, and those it runs."""
 
     operations: list[Any]
     fetches: list[Any]

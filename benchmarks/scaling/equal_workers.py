@@ -32,13 +32,7 @@ _WARM_STEPS = 10
 
 
 class Shape(NamedTuple):
-    """Size of the model and of the batch.
-
-    Attributes:
-      layers: Number of square layers.
-      width: Rows of a batch's examples, and of each weight.
-      batch: Examples of each worker.
-    """
+    """Size of the model, square layers of a width, and of the batch of each worker."""
 
     layers: int
     width: int

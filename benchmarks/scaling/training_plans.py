@@ -106,13 +106,7 @@ class Plan(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Seconds per step, per message and per byte.
-
-    Attributes:
-      start: Seconds per step.
-      each: Seconds per message or tensor.
-      byte: Seconds per byte.
-    """
+    """Seconds per step, per message or tensor, and per byte."""
 
     start: float
     each: float
@@ -313,14 +307,7 @@ def cpu_seconds_per_step(plan: Plan, constants: Constants) -> float:
 
 
 class _Machines(NamedTuple):
-    """Converter of stages to phases of the simulator.
-
-    Attributes:
-      constants: Constants of the machines.
-      capacities: Capacities of the resources.
-      hosts: Hosts of the processes.
-      are_one: True if all processes share one machine's cores.
-    """
+    """Converter of stages to phases of the simulator."""
 
     constants: Constants
     capacities: Mapping[str, float]

@@ -34,15 +34,7 @@ FLAGS = flags.FLAGS
 
 
 class Case(NamedTuple):
-    """A program whose start is measured.
-
-    Attributes:
-      network: Network that it trains.
-      control_flow: "v1" or "v2".
-      optimizer: One of `OPTIMIZERS`.
-      towers: Number of towers.
-      maker: `OURS`, or a key of `environments.RIVALS`.
-    """
+    """A program whose start is measured, with the control flow "v1" or "v2"."""
 
     network: str
     control_flow: str
