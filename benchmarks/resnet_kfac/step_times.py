@@ -23,11 +23,8 @@ class Program:
     ) -> None:
         """Builds the graph and initializes the variables.
 
-        Args:
-          network: A key of `NETWORKS`.
-          optimizer: One of `benchmarks.resnet_kfac.OPTIMIZERS`.
-          batch_size: Examples in a batch; 0 means the usual number.
-          curvature_share: Share of the examples that K-FAC's averages are made of.
+        A batch size of 0 means the usual one. `curvature_share` is the share of the examples that
+        K-FAC's averages are made of.
         """
         graph = tf.Graph()
         with graph.as_default():

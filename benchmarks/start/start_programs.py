@@ -15,16 +15,10 @@ v1 = tf.compat.v1
 
 
 def build(network: str, optimizer: str, devices: Sequence[str], *, spread_inverses: bool) -> Any:
-    """Builds a training program in the default graph.
+    """Builds a training program in the default graph; returns the operation that trains.
 
-    Args:
-      network: A key of `NETWORKS`.
-      optimizer: One of `benchmarks.resnet_kfac.OPTIMIZERS`.
-      devices: Device of each tower. One device: the program has no towers.
-      spread_inverses: True to compute the inverses one by one after the first step.
-
-    Returns:
-      The operation that trains.
+    With one device, it has no towers. `spread_inverses` computes the inverses one by one after the
+    first step.
     """
     v1.train.create_global_step()
     chosen = NETWORKS[network]
