@@ -231,8 +231,14 @@ def test_every_approximation_spreads_its_first_inverses(graph, session, rows, ap
     assert not np.allclose(found, without, rtol=0.01)
 
 
-@pytest.mark.parametrize("momentum", ["regular", "adam", "qmodel", "qmodel_fixedmu"])
-def test_damping_adapts_while_first_inverses_are_spread(build_mlp, session, rows, momentum):
+@pytest.mark.parametrize(
+    ("behavior", "momentum"),
+    [("v2", "regular"), ("v2", "adam"), ("v2", "qmodel"), ("v1", "regular"), ("v1", "qmodel")],
+    indirect=["behavior"],
+)
+def test_damping_adapts_while_first_inverses_are_spread(
+    behavior, build_mlp, session, rows, momentum
+):
     network = build_mlp()
     by_model = momentum.startswith("qmodel")
     optimizer = make(
