@@ -25,6 +25,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         num_burnin_steps: int = 0,
         *,
         spread_inverses: bool = False,
+        spread_first_inverses: bool = False,
         cov_ema_decay: Scalar = 0.95,
         **kwargs: Any,
     ) -> None:
@@ -40,6 +41,9 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           spread_inverses: True to compute all inverses at the first step, and from then on some
             of them in each step, so that no step pays for all: each is computed every
             `invert_every` steps, which must be an int then.
+          spread_first_inverses: True to spread the first inverses like the later ones, for a fast
+            first step on large networks. Needs `spread_inverses`. Until both of its factors are
+            inverted, a layer moves along its scaled gradient, see `KfacOptimizer`.
           cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power
             `cov_update_every` for each update.
           **kwargs: The other arguments of `KfacOptimizer`.
@@ -48,7 +52,9 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: A number is out of its range, inverses cannot be spread, or as in
             `KfacOptimizer`.
         """
-        periods = RefreshPeriods(invert_every, cov_update_every, num_burnin_steps, spread_inverses)
+        periods = RefreshPeriods(
+            invert_every, cov_update_every, num_burnin_steps, spread_inverses, spread_first_inverses
+        )
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval
         judges_steps = kwargs.get("rejection_rho_threshold") is not None

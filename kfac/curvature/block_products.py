@@ -6,10 +6,12 @@ estimator.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from kfac._types import Tensor, Variable
+import tensorflow as tf
+
+from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.linalg.damped_functions import (
     ITSELF,
@@ -19,6 +21,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.vectors import choose, scale
+from kfac.state import either, is_in_function
 from kfac.variables import name_of
 
 VectorsAndVariables = Sequence[tuple[Any, Variable]]
@@ -70,35 +73,27 @@ def join_blocks(
     return [(found[variable.ref()], variable) for variable in variables]
 
 
-class IdentityProduct(NamedTuple):
-    """The product with a function of a damped identity matrix, in place of a block without inverse.
-
-    Attributes:
-      has_inverse: bool [], true if the block has its inverse.
-      parts: The product, one part per parameter.
-    """
-
-    has_inverse: Tensor
-    parts: tuple[Any, ...]
-
-    def unless_computed(self, product: Any) -> Any:
-        """Returns `product` if the block has its inverse, else the product with the identity."""
-        pairs = zip(as_tuple(product), self.parts, strict=True)
-        chosen = tuple(choose(self.has_inverse, *pair) for pair in pairs)
-        return chosen if isinstance(product, tuple) else chosen[0]
-
-
-def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) -> IdentityProduct:
-    """Multiplies by a function of a block whose factors are identity matrices.
+def product_or_identity(
+    block: FisherBlock, function: MatrixFunction, vector: Any, multiply: Callable[[], Any]
+) -> Any:
+    """Returns a product with a block, or with damped identity matrices before it has its inverse.
 
     Args:
       block: The block, which defines the damping of the identity matrices.
-      function: The function.
+      function: The function of the block that multiplies.
       vector: Structured as the block's parameters.
+      multiply: Returns the product with that function of the block.
     """
-    has_inverse, eigenvalue = block.has_inverse(), block.identity_eigenvalue()
-    parts = scale(eigenvalue**function.degree, as_tuple(vector))
-    return IdentityProduct(has_inverse, tuple(parts))
+    factor = block.identity_eigenvalue() ** function.degree
+    given = as_tuple(vector)
+    has_inverse = block.has_inverse()
+    if is_in_function() or any(isinstance(part, tf.IndexedSlices) for part in given):
+        product = as_tuple(multiply())
+        pairs = zip(product, scale(factor, given), strict=True)
+        parts = [choose(has_inverse, *pair) for pair in pairs]
+    else:
+        parts = either(has_inverse, lambda: as_tuple(multiply()), lambda: scale(factor, given))
+    return tuple(parts) if block.has_bias else parts[0]
 
 
 @dataclasses.dataclass(frozen=True)

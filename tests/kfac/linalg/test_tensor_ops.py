@@ -41,13 +41,25 @@ def test_homogeneous_coordinate_waits_for_nothing(graph, session):
 )
 def test_large_products_are_computed_by_halves(graph, session, size):
     rows = np.random.RandomState(0).randn(tensor_ops.FEWEST_ROWS, size)
-    product = tensor_ops.outer_product(tf.constant(rows))
-    computed = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
-    assert sum(part.shape.num_elements() for part in computed) < 0.8 * size**2
+    given = v1.placeholder(tf.float64, rows.shape)
+    product = tensor_ops.outer_product(given)
     assert product.shape == (size, size)
-    found = session.run(product)
+    options, metadata = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
+    found = session.run(product, {given: rows}, options=options, run_metadata=metadata)
+    nodes = [node for each in metadata.step_stats.dev_stats for node in each.node_stats]
+    computed = [node.output[0] for node in nodes if "MatMul(" in node.timeline_label]
+    shapes = [part.tensor_description.shape for part in computed]
+    assert 0.5 * size**2 < sum(tf.TensorShape(s).num_elements() for s in shapes) < 0.8 * size**2
     np.testing.assert_allclose(found, rows.T @ rows, atol=1e-10)
     np.testing.assert_allclose(found, found.T, atol=1e-10)
+
+
+def test_large_products_of_one_width_share_their_operations(graph, session):
+    size = 2 * tensor_ops.LARGEST_PRODUCT
+    for rows in (tensor_ops.FEWEST_ROWS, tensor_ops.FEWEST_ROWS + 1):
+        product = tensor_ops.outer_product(tf.ones([rows, size]))
+        np.testing.assert_array_equal(session.run(product), np.full([size, size], rows))
+    assert len(graph.as_graph_def().library.function) == 1
 
 
 def test_diagonal_and_trace(graph, session):
