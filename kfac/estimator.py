@@ -423,10 +423,15 @@ class FisherEstimator:
         used = Assignment(plan.sample_step, backward.next_step)
         return [*fold_batch(factors, devices, batch, decay), used]
 
+    @property
+    def inverse_devices(self) -> list[str]:
+        """The device on which each factor is inverted; "" means no preference."""
+        return [place.compute for place in self._instantiate().placement.inv]
+
     def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
-        places = self._instantiate().placement.inv
+        devices = self.inverse_devices
         factors = [self.factors[index] for index in indices]
-        return inverses(factors, [places[index].compute for index in indices])
+        return inverses(factors, [devices[index] for index in indices])
 
     def make_cov_update_op(
         self, due: Tensor | bool = True, should_decay: Tensor | bool = True

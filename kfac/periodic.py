@@ -26,6 +26,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         *,
         spread_inverses: bool = False,
         spread_first_inverses: bool = False,
+        inverse_delay: int = 0,
         cov_ema_decay: Scalar = 0.95,
         **kwargs: Any,
     ) -> None:
@@ -44,16 +45,29 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           spread_first_inverses: True to spread the first inverses like the later ones, for a fast
             first step on large networks. Needs `spread_inverses`. Until both of its factors are
             inverted, a layer moves along its scaled gradient, see `KfacOptimizer`.
+          inverse_delay: d, steps from the averages that inverses are computed from to the first use
+            of these inverses, ≥ 0 and < `invert_every`, which must be an int for d > 0. With 0 a
+            step computes inverses for itself. Above 0 they are computed from a copy of the averages
+            beside the next d steps, which use the old ones, in a thread that monitored sessions,
+            such as an Estimator's, start; in other sessions
+            `tf.compat.v1.train.start_queue_runners` does. Without the thread the step that first
+            uses them computes them. The numbers are the same in all cases. The first step computes
+            its inverses for itself.
           cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power
             `cov_update_every` for each update.
           **kwargs: The other arguments of `KfacOptimizer`.
 
         Raises:
-          ValueError: A number is out of its range, inverses cannot be spread, or as in
+          ValueError: A number is out of its range, inverses cannot be spread or delayed, or as in
             `KfacOptimizer`.
         """
         periods = RefreshPeriods(
-            invert_every, cov_update_every, num_burnin_steps, spread_inverses, spread_first_inverses
+            invert_every,
+            cov_update_every,
+            num_burnin_steps,
+            spread_inverses,
+            spread_first_inverses,
+            inverse_delay,
         )
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval

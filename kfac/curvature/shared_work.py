@@ -6,14 +6,13 @@ in a sum that gives all of them to all workers. So every worker has the same inv
 also where their processors round differently.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes, updated_inverses
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.protocols import Workers
 from kfac.state import Change
 from kfac.workers import current_workers, owners, summed
 
@@ -59,28 +58,52 @@ def inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Ch
     Returns:
       The changes of their `inverse_update_vars`, factor after factor.
     """
+    own = own_factors(factors)
+    return from_owners(_updated(factors, devices, own), factors, devices)
+
+
+def own_factors(factors: Sequence[FisherFactor]) -> list[int]:
+    """Returns the numbers of the factors that this worker inverts: all, if there are no workers."""
     workers = current_workers()
     if workers is None:
-        return updated_inverses(factors, devices)
+        return list(range(len(factors)))
     chosen = owners([factor.inverse_cost for factor in factors], workers.size)
-    own = [index for index, owner in enumerate(chosen) if owner == workers.rank]
-    others = [index for index, owner in enumerate(chosen) if owner != workers.rank]
-    changes: dict[int, list[Change]] = {}
-    for indices in (own, others):
-        found = iter(updated_inverses([factors[i] for i in indices], [devices[i] for i in indices]))
-        for index in indices:
-            changes[index] = [next(found) for _ in factors[index].inverse_update_vars]
-    return _from_owners(changes, set(own), workers)
+    return [index for index, owner in enumerate(chosen) if owner == workers.rank]
 
 
-def _from_owners(changes: dict[int, list[Change]], own: set[int], workers: Workers) -> list[Change]:
-    """Returns the changes with the values of their owners. Values of others are not computed."""
-    flat = [(index in own, change) for index in sorted(changes) for change in changes[index]]
+def from_owners(
+    own: Mapping[int, Sequence[Change]], factors: Sequence[FisherFactor], devices: Sequence[str]
+) -> list[Change]:
+    """Gives the inverses of each worker to all workers.
+
+    Args:
+      own: The changes of `inverse_update_vars` of the factors that this worker inverts, by number.
+      factors: The factors.
+      devices: Device of each factor's computation.
+
+    Returns:
+      The changes of all factors with the values of their owners, factor after factor.
+    """
+    workers = current_workers()
+    if workers is None:
+        return [change for index in sorted(own) for change in own[index]]
+    # Those of others only tell which variables change, and are not computed.
+    others = _updated(factors, devices, [i for i in range(len(factors)) if i not in own])
+    known = {**own, **others}
+    flat = [(index in own, change) for index in sorted(known) for change in known[index]]
     sent = [_own_value(is_own, change) for is_own, change in flat]
     return [
         change._replace(value=value)
         for (_, change), value in zip(flat, workers.sum(sent), strict=True)
     ]
+
+
+def _updated(
+    factors: Sequence[FisherFactor], devices: Sequence[str], chosen: Sequence[int]
+) -> dict[int, Sequence[Change]]:
+    """Returns the changes of the inverses of some factors, by number."""
+    found = iter(updated_inverses([factors[i] for i in chosen], [devices[i] for i in chosen]))
+    return {i: [next(found) for _ in factors[i].inverse_update_vars] for i in chosen}
 
 
 def _own_value(is_own: bool, change: Change) -> Tensor:

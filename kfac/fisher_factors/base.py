@@ -8,6 +8,7 @@ them.
 
 import abc
 import math
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,11 @@ Sources = tuple[tuple[Any, ...], ...]
 
 Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
+
+Known = Mapping[str, Tensor]
+"""Values by name that are used in place of the current ones."""
+
+NOTHING_KNOWN: Known = types.MappingProxyType({})
 
 
 _FAR_FROM_OVERFLOW = 2.0**-40
@@ -252,13 +258,25 @@ class FisherFactor(abc.ABC):
         """The damping of each of `inverses`."""
         return tuple(slot.damping for slot in self.inverses)
 
+    @property
+    def inverse_sources(self) -> tuple["FisherFactor", ...]:
+        """Factors whose averages the registered functions are computed from."""
+        return (self,) if self.inverses else ()
+
     @abc.abstractmethod
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `inverse_update_vars`.
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
+        """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
+
+    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+        """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
+        return list(changes)
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""
@@ -288,6 +306,11 @@ class FisherFactor(abc.ABC):
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         return self._average.read()
+
+    def value_of(self, averages: Known) -> Tensor:
+        """Returns the value of the average that is given by the factor's name, else `value`."""
+        known = averages.get(self.name)
+        return self.value if known is None else known
 
     @property
     def cov(self) -> Tensor:
@@ -467,11 +490,44 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
     return int(size)
 
 
-def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
+def computed_inverses(
+    factors: Sequence[FisherFactor],
+    devices: Sequence[str],
+    dampings: Known = NOTHING_KNOWN,
+    averages: Known = NOTHING_KNOWN,
+) -> list[list[Change]]:
     """Computes all registered functions of some factors, and each layer's dampings only once.
 
     Large functions on the same device are computed one after another, so the memory for their
     intermediate results is needed only once.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's computation.
+      dampings: d by name, shape [] each.
+      averages: Values of averages by the factor's name.
+
+    Returns:
+      The changes of `inv_variables` of each factor.
+    """
+    known = [averages] if averages else []  # A program's own factors need not take any.
+    changes: list[list[Change]] = []
+    large: dict[str, list[Change]] = {}
+    for factor, device in zip(factors, devices, strict=True):
+        is_large = factor.inverse_cost >= LARGE_INVERSE
+        before = [change.value for change in large.get(device, [])] if is_large else []
+        with v1.device(device):
+            dampings = current_dampings(factor.dampings, dampings)
+            with v1.control_dependencies(before):
+                own = factor.updated_inverses(dampings, *known)
+        if is_large:
+            large[device] = own
+        changes.append(own)
+    return changes
+
+
+def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
+    """Computes all registered functions of some factors from their current averages.
 
     Args:
       factors: The factors.
@@ -481,16 +537,8 @@ def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) ->
       The changes of their `inverse_update_vars`, factor after factor.
     """
     changes: list[Change] = []
-    dampings: dict[str, Tensor] = {}
-    large: dict[str, list[Change]] = {}
-    for factor, device in zip(factors, devices, strict=True):
-        is_large = factor.inverse_cost >= LARGE_INVERSE
-        before = [change.value for change in large.get(device, [])] if is_large else []
+    computed = computed_inverses(factors, devices)
+    for factor, device, own in zip(factors, devices, computed, strict=True):
         with v1.device(device):
-            dampings = current_dampings(factor.dampings, dampings)
-            with v1.control_dependencies(before):
-                own = factor.updated_inverses(dampings)
-        if is_large:
-            large[device] = own
-        changes += own
+            changes += factor.completed_inverses(own)
     return changes

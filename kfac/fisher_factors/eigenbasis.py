@@ -21,14 +21,14 @@ References:
 
 import abc
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor, Moment, Sources
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot
@@ -130,33 +130,48 @@ class EigenbasisFactor(DiagonalFactor):
         """The variables of the bases, and the sum S."""
         return *self.inv_variables, self._average.total
 
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes the bases and moves S; returns the changes of `inverse_update_vars`.
+    @property
+    def inverse_sources(self) -> tuple[FisherFactor, ...]:
+        """A and G."""
+        return self._kronecker
+
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
+        """Computes the bases; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
         updates: list[Change] = []
-        values, changes, is_first = [], [], tf.constant(False)
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
-            old = tf.cast(slot.read(), self.dtype)
-            undamped = UndampedMatrix(tf.cast(factor.cov, self.inverse_dtype))
-            updated = slot.updated(undamped, dampings)
-            new = tf.cast(updated[0].value, self.dtype)
-            updates += updated
+            undamped = UndampedMatrix(tf.cast(factor.value_of(averages), self.inverse_dtype))
+            updates += slot.updated(undamped, dampings)
+        return updates
+
+    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+        """Moves S to new bases; returns the changes of `inverse_update_vars`.
+
+        Args:
+          changes: Those of the bases.
+        """
+        values, moves, is_first = [], [], tf.constant(False)
+        for slot, change in zip(self._slots, changes[::2], strict=True):
+            old, new = (tf.cast(basis, self.dtype) for basis in (slot.read(), change.value))
             values.append(new[-1])
-            changes.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
+            moves.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
         total = self._average.total
         matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
-        moved = tf.matmul(changes[0] @ matrix, changes[1], transpose_b=True)
+        moved = tf.matmul(moves[0] @ matrix, moves[1], transpose_b=True)
         times = self._average.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.
         with v1.control_dependencies([flat]):
-            updates = [update._replace(value=tf.identity(update.value)) for update in updates]
-        return [*updates, Assignment(total, flat)]
+            bases = [change._replace(value=tf.identity(change.value)) for change in changes]
+        return [*bases, Assignment(total, flat)]
 
 
 @typing.final

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor, Moment, Sources
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.kept_functions import KeptFunctions
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
@@ -121,13 +121,16 @@ class MatrixFactor(FisherFactor):
         damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
         return DenseOperator(tf.cast(damped, self.inverse_dtype))
 
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
-        return self._functions.updated(self.value, dampings)
+        return self._functions.updated(self.value_of(averages), dampings)
 
 
 class DiagonalFactor(FisherFactor):
@@ -177,6 +180,8 @@ class DiagonalFactor(FisherFactor):
         usable = tensor_ops.all_finite_in([value, power])
         return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))
 
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
         """Returns an empty list: diagonal factors keep no functions."""
         return []

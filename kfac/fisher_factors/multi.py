@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.base import NOTHING_KNOWN, Known, Moment, Sources
 from kfac.fisher_factors.dense import vector_size, with_ones
 from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
@@ -134,10 +134,13 @@ class FullyConnectedMultiKF(StructuredFactor):
         kept, n = self._functions.read(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
 
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
-        return self._functions.updated(self.value, dampings)
+        return self._functions.updated(self.value_of(averages), dampings)

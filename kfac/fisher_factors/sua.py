@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources, checked_size
+from kfac.fisher_factors.base import NOTHING_KNOWN, Known, Moment, Sources, checked_size
 from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.linalg import tensor_ops
@@ -228,10 +228,13 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         if function not in {ITSELF, INVERSE}:
             raise self._unsupported(function)
 
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
         """Inverts Σ + d·I; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
-        return self._functions.updated(self._parts()[0], dampings)
+        return self._functions.updated(self.value_of(averages)[:-1], dampings)

@@ -29,6 +29,7 @@ from kfac.state import (
     make_counter,
     read,
 )
+from kfac.update.delayed_inverses import DelayedInverses
 from kfac.update.refresh import RefreshPolicy, RefreshSettings
 from kfac.update.step import KfacStep, StepConditions
 
@@ -47,6 +48,8 @@ class RefreshPeriods(RefreshSettings):
       num_burnin_steps: Number of runs at the beginning that only update the averages.
       spread_inverses: True if each step computes some of the inverses, and not one step all.
       spread_first_inverses: True if this holds from the first step on, false if that computes all.
+      inverse_delay: Steps from the averages that inverses are computed from to the first use of
+        these inverses, ≥ 0 and < `invert_every`. Above 0 they are computed beside the steps.
     """
 
     invert_every: Scalar
@@ -54,14 +57,16 @@ class RefreshPeriods(RefreshSettings):
     num_burnin_steps: int
     spread_inverses: bool
     spread_first_inverses: bool = False
+    inverse_delay: int = 0
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-          ValueError: One of them is out of its range, or inverses cannot be spread.
+          ValueError: One of them is out of its range, or inverses cannot be spread or delayed.
         """
-        if isinstance(self.invert_every, numbers.Real) or self.spread_inverses:
+        fixes_period = self.spread_inverses or self.inverse_delay != 0
+        if isinstance(self.invert_every, numbers.Real) or fixes_period:
             check_period("invert_every", self.invert_every)
         check_period("cov_update_every", self.cov_update_every)
         if self.num_burnin_steps != 0:
@@ -72,6 +77,8 @@ class RefreshPeriods(RefreshSettings):
                 "inverses are spread over the same steps as later ones: pass spread_inverses=True, "
                 "too, or leave out spread_first_inverses."
             )
+        if self.inverse_delay != 0:
+            self._check_delay()
 
     @property
     def from_identity(self) -> bool:
@@ -80,6 +87,21 @@ class RefreshPeriods(RefreshSettings):
         Without `spread_first_inverses` only refused batches leave it without.
         """
         return self.spread_first_inverses
+
+    def _check_delay(self) -> None:
+        check_period("inverse_delay", self.inverse_delay)
+        if self.inverse_delay >= self.invert_every:
+            raise ValueError(
+                f"Cannot set up K-FAC: inverse_delay={self.inverse_delay!r}. It must be less than "
+                f"invert_every={self.invert_every!r}: inverses are used before the next ones are "
+                "computed."
+            )
+        if self.spread_inverses:
+            raise ValueError(
+                f"Cannot set up K-FAC: inverse_delay={self.inverse_delay!r} does not go with "
+                "spread_inverses=True. Inverses are either computed in several steps or beside "
+                "them: leave out one of the two."
+            )
 
     def decay_per_update(self, decay: Scalar) -> Scalar:
         """Returns the weight of the past per update of averages, given that per step."""
@@ -143,11 +165,13 @@ class PeriodicRefresh(RefreshPolicy):
         self._periods = periods
         self._invert_every = called_once(periods.invert_every)
         self._burnin_counter: Variable = None
+        self._delayed: DelayedInverses | None = None
 
     @property
     def variables(self) -> list[Variable]:
-        """The counter of the burn-in's runs, if there is a burn-in and it was made."""
-        return [] if self._burnin_counter is None else [self._burnin_counter]
+        """The counter of the burn-in's runs and the copy of the averages, as far as they exist."""
+        counters = [] if self._burnin_counter is None else [self._burnin_counter]
+        return [*counters, *([] if self._delayed is None else self._delayed.variables)]
 
     def apply(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
@@ -217,6 +241,11 @@ class PeriodicRefresh(RefreshPolicy):
 
     def _update_inverses(self, makes_step: Tensor | bool, averages: Operation) -> Operation:
         step = self._step.read_counter()
+        delay = self._periods.inverse_delay
+        if delay:
+            if self._delayed is None:
+                self._delayed = DelayedInverses(self._estimator, self._invert_every, delay)
+            return self._delayed.update(step, makes_step, averages)
         if not self._periods.spread_inverses or self._invert_every == 1:
             due = _both(makes_step, is_due(step, self._invert_every))
             return self._updated_inverses(due, averages)

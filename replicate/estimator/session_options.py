@@ -28,13 +28,19 @@ def complete_config(session_config: v1.ConfigProto | None) -> Any:
 
 
 def session_options(config: RunConfig) -> Any:
-    """Returns the session options of a training run; in a cluster, with its device filters."""
+    """Returns the session options of a training run; in a cluster, with its device filters.
+
+    Workers without parameter servers share no variables. Each call of theirs has its own, which go
+    with its session: the server of a worker serves all calls of its process, and would hand the
+    variables of one call to a model of the next that gives them the same names.
+    """
     options = complete_config(config.session_config)
     in_cluster = config.cluster.target is None and config.cluster_spec.jobs
     if in_cluster and config.master and not options.device_filters:
         options.device_filters.extend(device_filters(config.cluster))
     if config.all_reduce is not None:
         lead_collectives(options, config)
+        options.isolate_session_state = True
     return options
 
 

@@ -14,6 +14,8 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from kfac.update.delayed_inverses import DelayedInverses
+from replicate.all_reduce.step import current_step
 from replicate.estimator import worker_start
 from replicate.estimator.cluster.board import Board
 from replicate.estimator.cluster_config import ClusterConfig
@@ -567,7 +569,7 @@ def test_an_optimizer_that_is_not_wrapped_is_refused_in_towers(tmp_path):
         train(plain_model_fn, parts([0, ROWS])[0], tmp_path, config(role))
 
 
-def kfac_model(adapts, momentum, kind, **settings):
+def kfac_model(adapts, momentum, kind, approx=None, **settings):
     """Two dense layers, trained by K-FAC with statistics of the given labels."""
 
     def model_fn(features, labels, mode):
@@ -579,7 +581,7 @@ def kfac_model(adapts, momentum, kind, **settings):
                 weights = v1.get_variable("w", initializer=start)
                 bias = v1.get_variable("b", initializer=np.zeros(shape[1], kind))
             inputs, outputs = hidden, hidden @ weights + bias
-            layers.register_fully_connected((weights, bias), inputs, outputs)
+            layers.register_fully_connected((weights, bias), inputs, outputs, approx=approx)
             hidden = tf.tanh(outputs)
         layers.register_normal_predictive_distribution(outputs, targets=labels, name="loss")
         loss = tf.reduce_mean(tf.square(outputs - labels)) / 2
@@ -637,6 +639,73 @@ def test_kfac_spreads_inverses_over_steps_and_workers(tmp_path, invert_every, sp
     )
     assert_trained_alike(found)
     assert_close(found[0], expected, 5e-6)
+
+
+@pytest.mark.parametrize(
+    ("approx", "bounds", "devices"),
+    [("kron", [0, 8, ROWS], TOWERS), ("ekfac", [0, 3, 8, ROWS], ["/cpu:0"])],
+)
+def test_kfac_inverts_beside_the_steps_as_one_tower_does(tmp_path, approx, bounds, devices):
+    """Each worker computes a share, which all use in the same step."""
+    settings = {"invert_every": 3, "inverse_delay": 2, "approx": approx}
+    model_fn = kfac_model(False, "regular", np.float64, **settings)
+    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
+    inputs, shares = parts(bounds), {"devices": devices, "uneven": "weighted"}
+    found = train_workers(model_fn, inputs, tmp_path / "many", **shares)
+    assert_trained_alike(found)
+    assert found[0]["kfac/snapshot_step"] == 6
+    assert_close(found[0], expected, 5e-6)
+
+
+def test_kfac_without_a_delay_makes_other_steps(tmp_path):
+    """So workers that ignored it would be found."""
+    found = [
+        train(
+            kfac_model(False, "regular", np.float64, invert_every=3, inverse_delay=delay),
+            parts([0, ROWS])[0],
+            tmp_path / str(delay),
+            config(),
+        )["hidden/w"]
+        for delay in (0, 2)
+    ]
+    assert np.abs(found[0] - found[1]).max() > 1e-4
+
+
+def test_kfac_goes_on_with_inverses_that_another_number_of_workers_has_begun(tmp_path):
+    """Checkpoints have the copy of the averages, between its step and the use of its inverses."""
+    model_fn = kfac_model(False, "regular", np.float64, invert_every=4, inverse_delay=3)
+    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config(), max_steps=9)
+    folder = tmp_path / "many"
+    assert_trained_alike(train_workers(model_fn, parts([0, 8, ROWS]), folder, max_steps=5))
+    found = train(model_fn, parts([0, ROWS])[0], folder, config(), max_steps=6)
+    assert found["kfac/snapshot_step"] == 4
+    found = train_workers(model_fn, parts([0, 8, ROWS]), folder, max_steps=9)
+    assert_trained_alike(found)
+    assert_close(found[0], expected)
+
+
+def test_a_worker_whose_thread_fails_ends_with_its_error_and_the_others_lose_it(
+    tmp_path, monkeypatch
+):
+    computed, has_failed = DelayedInverses._computed, set()
+
+    def failing(self):
+        rank = current_step().rank
+        if rank != 1 or rank in has_failed:
+            return computed(self)
+        has_failed.add(rank)  # Its thread; what a step computes itself is built later.
+        bad = tf.debugging.check_numerics(tf.constant(np.nan), "not a number")
+        with v1.control_dependencies([bad]):
+            return computed(self)
+
+    monkeypatch.setattr(DelayedInverses, "_computed", failing)
+    model_fn = kfac_model(False, "regular", np.float32, invert_every=3, inverse_delay=2)
+    settings = replicate.AllReduce(timeout_secs=4, check_every=0)
+    chief, worker = train_workers(model_fn, parts([0, 6, ROWS]), tmp_path, settings)
+    assert isinstance(worker, tf.errors.InvalidArgumentError), worker
+    assert "inverses_beside_steps" in str(worker)
+    assert "not a number" in str(worker)
+    assert isinstance(chief, replicate.ClusterError), chief
 
 
 @pytest.mark.parametrize("strategy", ["all_reduce", "multi worker"])

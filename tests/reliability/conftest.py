@@ -127,11 +127,12 @@ def journal():
 
 
 _AS_PYTHON_DOES = """
-import runpy, sys
+import os, runpy, sys
 del sys.argv[0]
 if sys.argv[0] == "-c":
     exec(sys.argv.pop(1))
 else:
+    sys.path.insert(0, os.path.dirname(sys.argv[0]))
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
 

@@ -7,8 +7,6 @@ Each process prints "evaluating STEP" when it begins to evaluate a checkpoint, a
 """
 
 import json
-import os
-import sys
 
 import numpy as np
 import tensorflow as tf
@@ -80,10 +78,6 @@ def main(folder, steps):
 
 
 if __name__ == "__main__":
-    print("imported", flush=True)
-    v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
-    try:
-        main(*sys.argv[1:])
-    except replicate.ClusterError as error:
-        print(error, file=sys.stderr, flush=True)
-        error.exit()
+    from as_task import run_as_task
+
+    run_as_task(main)

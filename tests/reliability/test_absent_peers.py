@@ -17,6 +17,7 @@ if f"{task['type']} {task['index']}" == os.environ["ABSENT"]:
         os.kill(os.getpid(), 9)
     time.sleep(600)
 sys.argv[0] = os.environ["TRAINER"]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 

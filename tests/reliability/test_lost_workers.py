@@ -25,6 +25,7 @@ def without_addresses(arrived, names):
     return compare({rank: {**each, "cluster": None} for rank, each in arrived.items()}, names)
 meeting._difference = without_addresses
 sys.argv[0] = os.environ["TRAINER"]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 """The trainer, in processes that know each other by addresses of proxies: each has other ones."""

@@ -19,7 +19,6 @@ for all workers: in synchronous training everything is known from the number of 
 import json
 import os
 import random
-import sys
 import time
 
 import tensorflow as tf
@@ -168,11 +167,7 @@ def main(mode, folder, steps, phase_steps):
 
 
 if __name__ == "__main__":
+    from as_task import run_as_task
+
     time.sleep(random.SystemRandom().uniform(0, IMPORT_SECS))
-    print("imported", flush=True)
-    v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
-    try:
-        main(*sys.argv[1:])
-    except replicate.ClusterError as error:
-        print(error, file=sys.stderr, flush=True)
-        error.exit()
+    run_as_task(main)

@@ -98,6 +98,7 @@ class StepLoop(v1.train.SessionRunHook):
         self._agreement = agreement
         self._next = NextRun()
         self._session: v1.Session = None
+        self._coord: v1.train.Coordinator = None
         self._stopped = False
 
     @property
@@ -122,6 +123,7 @@ class StepLoop(v1.train.SessionRunHook):
         The loop keeps the session: after a loss, a step_context still holds the lost one.
         """
         self._session = session
+        self._coord = coord
         self._readings.after_create_session(session)
         for hook in self._scheduled:
             hook.after_create_session(session, coord)
@@ -165,12 +167,18 @@ class StepLoop(v1.train.SessionRunHook):
     def _has_ended(
         self, session: v1.train.MonitoredSession, should_stop: Callable[[], bool]
     ) -> bool:
-        """Returns True if no more step is to be made. Asking a lost session makes a new one."""
+        """Returns True if no more step is to be made. Asking a lost session makes a new one.
+
+        Raises:
+          Exception: A thread of the session has failed, and other workers wait for this one: they
+            shall not take its end for one that all have agreed on.
+        """
         has_signal = should_stop()
         wants_end = bool(self._stopped or session.should_stop() or has_signal)
         if self._agreement is None or self.is_done:  # All workers reach the last step together.
             return wants_end
         if wants_end and not self._agreement.is_reached:
+            self._coord.raise_requested_exception()
             self._agreement.ask(self._session, has_signal)
         return self._agreement.is_reached
 

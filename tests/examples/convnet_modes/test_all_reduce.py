@@ -13,27 +13,12 @@ import tensorflow as tf
 pytest.importorskip("matplotlib")
 
 import replicate
-from examples import cli, convnet_model, mnist, training
+from examples import convnet_model, mnist, training
 from replicate.launch import cluster_plan
 
 v1 = tf.compat.v1
 PARAMS = {"optimizer": "momentum", "learning_rate": 0.05, "momentum": 0.9}
 SECS = 60
-
-
-def settings(model_dir):
-    return cli.RunSettings(
-        data_dir=None,
-        model_dir=str(model_dir),
-        num_towers=2,
-        devices=None,
-        batch_size=8,
-        train_steps=3,
-        eval_every_steps=3,
-        save_every_steps=None,
-        seed=1,
-        progress="log",
-    )
 
 
 def estimators(plan, run_settings):
@@ -50,12 +35,12 @@ def estimators(plan, run_settings):
             )
 
 
-def test_workers_train_one_model_and_the_chief_evaluates(tmp_path, capfd):
+def test_workers_train_one_model_and_the_chief_evaluates(tmp_path, capfd, make_settings):
     random = np.random.RandomState(0)
     images = random.rand(32, 8, 8, 1).astype(np.float32)
     examples = mnist.Examples(images, random.randint(0, 10, 32).astype(np.int32))
     data = mnist.Dataset("noise", examples, examples)
-    run_settings = settings(tmp_path)
+    run_settings = make_settings(tmp_path, num_towers=2, progress="log")
     workers = list(estimators(cluster_plan(2, 0), run_settings))
     with ThreadPoolExecutor(2) as threads:
         runs = [

@@ -7,35 +7,20 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from examples import cli, mnist
+from examples import mnist
 from examples.convnet_modes import single_machine
 
 PARAMS = {"optimizer": "momentum", "learning_rate": 0.05, "momentum": 0.9}
 
 
-def settings(model_dir):
-    return cli.RunSettings(
-        data_dir=None,
-        model_dir=str(model_dir),
-        num_towers=None,
-        devices=None,
-        batch_size=8,
-        train_steps=3,
-        eval_every_steps=1,
-        save_every_steps=None,
-        seed=1,
-        progress="off",
-    )
-
-
-def test_runs_with_one_seed_are_equal(tmp_path, capsys):
+def test_runs_with_one_seed_are_equal(tmp_path, capsys, make_settings):
     random = np.random.RandomState(0)
     images = random.rand(16, 8, 8, 1).astype(np.float32)
     examples = mnist.Examples(images, random.randint(0, 10, 16).astype(np.int32))
     data = mnist.Dataset("noise", examples, examples)
     losses = []
     for folder in ("first", "second"):
-        single_machine.run(data, settings(tmp_path / folder), PARAMS)
+        single_machine.run(data, make_settings(tmp_path / folder, eval_every_steps=1), PARAMS)
         printed = capsys.readouterr().out
         assert "1 tower: " in printed
         losses.append([float(loss) for loss in re.findall(r"loss (\S+)", printed)])

@@ -256,6 +256,15 @@ def test_step_outside_of_a_function_is_an_error(either):
         either.fit(model, *either.examples(16))
 
 
+def test_inverses_beside_the_steps_are_an_error(either):
+    model = either.dense_model()
+    model.compile(optimizer=either.Kfac(**NUMBERS, inverse_delay=2), loss=either.cross_entropy())
+    with pytest.raises(
+        ValueError, match="inverse_delay needs a graph and a session, and this step"
+    ):
+        either.fit(model, *either.examples(16))
+
+
 def test_xla_is_an_error_that_says_what_to_pass(either):
     model = either.dense_model()
     optimizer = either.Kfac(**NUMBERS)

@@ -166,6 +166,32 @@ def test_error_of_a_queue_runner_is_raised(graph, others):
         run(readings, [Counting(readings.loss_tensor)] if others else [])
 
 
+class Agreement:
+    """An agreement of workers that is reached as soon as one of them asks for it."""
+
+    is_reached = False
+
+    def ask(self, session, has_signal):
+        self.is_reached = True
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_error_of_a_queue_runner_is_no_end_that_workers_agree_on(readings, others):
+    """No step waits for the queue: the error is found between two of them."""
+    queue = v1.FIFOQueue(10, [tf.float32], shapes=[[]])
+    bad = tf.numpy_function(lambda: np.float32(int("x")), [], tf.float32)
+    v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(bad)]))
+    hooks = [Counting(readings.loss_tensor)] if others else []
+    agreement = Agreement()
+    loop = StepLoop(readings, hooks, agreement=agreement)
+    with (
+        pytest.raises(tf.errors.InvalidArgumentError, match="invalid literal"),
+        v1.train.MonitoredSession(v1.train.ChiefSessionCreator(), loop.hooks) as session,
+    ):
+        loop.run(session)
+    assert not agreement.is_reached
+
+
 @pytest.mark.parametrize("others", [True, False])
 def test_loop_continues_after_a_thread_reports_a_lost_session(graph, others):
     step = v1.train.create_global_step()
