@@ -20,10 +20,7 @@ from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 class _GenericBlock(SingleFactorBlock):
     """A block that needs only the gradients of its parameters, and the batch size."""
 
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """No settings: an empty tuple."""
-        return ()
+    settings = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -53,10 +50,7 @@ class _GenericBlock(SingleFactorBlock):
 class NaiveFullFB(_GenericBlock):
     """ĝĝᵀ/N, with the gradient ĝ of the loss summed over the batch."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns False."""
-        return False
+    is_diagonal = False
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor
@@ -67,10 +61,7 @@ class NaiveFullFB(_GenericBlock):
 class NaiveDiagonalFB(_GenericBlock):
     """ĝ²/N, with the gradient ĝ of the loss summed over the batch."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns True."""
-        return True
+    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor

@@ -32,11 +32,7 @@ def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
 
 
 def vector_size(factor: str, tensors: Sources) -> int:
-    """Returns the static size n of vectors [rows, n], also of repeated layers.
-
-    Args:
-      factor: Name of the factor, for the error.
-      tensors: Vectors by [source][tower], as `kfac.fisher_factors.uses.as_uses` returns them.
+    """Returns the static size n of vectors [rows, n], also of repeated layers; see `as_uses`.
 
     Raises:
       ValueError: The tensors have other axes, or n is not static.

@@ -18,14 +18,20 @@ from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.dense import vector_size, with_ones
+from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, LinearOperator
 from kfac.state import Change
+
+
+def unsupported_chain_error(function: DampedFunction, place: str) -> ValueError:
+    """Returns the error for a function of a chain of uses other than its inverse."""
+    known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
+    return unsupported_error(function, place, known, "approx='kron_indep'")
 
 
 class SymmetricChain(typing.NamedTuple):
@@ -44,7 +50,7 @@ class LimitingChain(typing.NamedTuple):
 
 
 @typing.final
-class FullyConnectedMultiKF(StructuredFactor):
+class FullyConnectedMultiKF(KeepingFactor):
     """C₀ = XᵀX / rows, and C₁ = X[N:]ᵀ X[:−N] / rows, of X [uses · N, n], use after use.
 
     The arguments are those of `FisherFactor`, and:
@@ -83,8 +89,7 @@ class FullyConnectedMultiKF(StructuredFactor):
         return float(self.dimension) ** 3 * len(self.inverses)
 
     def _unsupported(self, function: DampedFunction) -> ValueError:
-        known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
-        return unsupported_error(function, self.name, known, "approx='kron_indep'")
+        return unsupported_chain_error(function, f"factor {self.name!r}")
 
     def _tower_moment(self, tensors: Any) -> Moment:
         x = with_ones(tf.cast(fold_uses(tensors, 1), self.dtype), self._has_bias)
