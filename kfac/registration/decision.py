@@ -14,11 +14,8 @@ from kfac.variables import name_of
 class Decision(NamedTuple):
     """The registration of one or more parameters, with its reason.
 
-    Attributes:
-      params: The parameter, or the tuple of them.
-      text: Layer that was recognised, or the reason why none was.
-      is_expected: False if the parameters belong to no known layer, so that the user should be
-        told.
+    `text` names the layer that was recognised, or tells why none was. `is_expected` is false if the
+    parameters belong to no known layer, so that the user should be told.
     """
 
     params: Parameters
@@ -27,20 +24,12 @@ class Decision(NamedTuple):
 
 
 def decision_lines(decisions: Sequence[Decision]) -> list[str]:
-    """Returns one line per decision.
-
-    Args:
-      decisions: Decisions of the scanner.
-    """
+    """Returns one line per decision."""
     return [f"{', '.join(name_of(v) for v in as_tuple(d.params))}: {d.text}" for d in decisions]
 
 
 def warning_text(decisions: Sequence[Decision]) -> str | None:
-    """Returns a warning that names each parameter without a layer, or None if there is none.
-
-    Args:
-      decisions: Decisions of the scanner.
-    """
+    """Returns a warning that names each parameter without a layer, or None if there is none."""
     lost = [decision for decision in decisions if not decision.is_expected]
     if not lost:
         return None

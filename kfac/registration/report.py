@@ -18,11 +18,8 @@ def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -
 
     A line names the factor, its class, dtype and shape; then the bytes and the device of its
     average, and those of its inverses. Factor lines appear once factors have been made, bytes and
-    devices once variables have been made. The findings of the graph scanner follow.
-
-    Args:
-      blocks: The blocks of the layer collection.
-      found: Findings of the graph scanner, one line per decision.
+    devices once variables have been made. What the graph scanner found follows, one line per
+    decision.
     """
     lines = [line for block in blocks for line in _block_lines(block)]
     if found:
