@@ -30,10 +30,7 @@ def split_into_blocks(
 ) -> list[Any]:
     """Returns the vectors of each block, structured as the block's parameters.
 
-    Args:
-      blocks: The blocks.
-      vecs_and_vars: A vector for each parameter of each block: a Tensor, or IndexedSlices if the
-        block accepts them.
+    A vector is a Tensor, or IndexedSlices if the block accepts them.
 
     Raises:
       ValueError: A parameter has no vector.
@@ -56,13 +53,7 @@ def split_into_blocks(
 def join_blocks(
     blocks: Sequence[FisherBlock], products: Sequence[Any], variables: Sequence[Variable]
 ) -> list[tuple[Any, Variable]]:
-    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`.
-
-    Args:
-      blocks: The blocks.
-      products: One product per block, structured as the block's parameters.
-      variables: The parameters of all blocks.
-    """
+    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`."""
     found: dict[Any, Any] = {}
     for block, product in zip(blocks, products, strict=True):
         refs = [param.ref() for param in as_tuple(block.params)]
@@ -73,9 +64,7 @@ def join_blocks(
 class IdentityProduct(NamedTuple):
     """The product with a function of a damped identity matrix, in place of a block without inverse.
 
-    Attributes:
-      has_inverse: bool [], true if the block has its inverse.
-      parts: The product, one part per parameter.
+    `has_inverse`, bool [], is true if the block has its inverse. There is one part per parameter.
     """
 
     has_inverse: Tensor
@@ -91,10 +80,7 @@ class IdentityProduct(NamedTuple):
 def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) -> IdentityProduct:
     """Multiplies by a function of a block whose factors are identity matrices.
 
-    Args:
-      block: The block, which defines the damping of the identity matrices.
-      function: The function.
-      vector: Structured as the block's parameters.
+    The block defines their damping. The vector is structured as its parameters.
     """
     has_inverse, eigenvalue = block.has_inverse(), block.identity_eigenvalue()
     parts = scale(eigenvalue**function.degree, as_tuple(vector))
@@ -105,11 +91,7 @@ def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) 
 class ServedFunctions:
     """Functions of the damped matrix whose products are available, besides the matrix itself.
 
-    Attributes:
-      exps: Exponents of the powers.
-      compute_cholesky: True if the Cholesky factor is among them.
-      compute_cholesky_inverse: True if the inverse of the Cholesky factor is among them.
-      further: Other functions.
+    `exps` are exponents of powers; the flags are for the Cholesky factor and its inverse.
     """
 
     exps: tuple[float, ...]
@@ -125,11 +107,7 @@ class ServedFunctions:
         return *map(Power, self.exps), *cholesky, *inverse, *self.further
 
     def check(self, function: MatrixFunction, estimator: str) -> None:
-        """Checks that products with a function are available.
-
-        Args:
-          function: The function.
-          estimator: Name of the estimator, for the error.
+        """Checks that products with a function are available; the error names the estimator.
 
         Raises:
           ValueError: They are not. The message says how the estimator was made, and how to make it.

@@ -95,6 +95,19 @@ class KeepingFactor(FisherFactor):
         """All registered functions, in order of registration."""
         return self._functions.slots
 
+    @property
+    def inverse_cost(self) -> float:
+        """n³ for each kept function of matrices with n rows."""
+        return float(self.dimension) ** 3 * len(self.inverses)
+
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes all registered functions; returns the changes of `inv_variables`.
+
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+        """
+        return self._functions.updated(self.value, dampings)
+
 
 def unsupported_error(function: object, place: str, known: str, remedy: str) -> ValueError:
     """Returns the error for a function that the structure of a factor or layer does not allow.

@@ -51,11 +51,6 @@ class MatrixFactor(KeepingFactor):
         return self.dimension, self.dimension
 
     @property
-    def inverse_cost(self) -> float:
-        """n³ for each kept function of a matrix with n rows."""
-        return float(self.dimension) ** 3 * len(self.inverses)
-
-    @property
     def keeps_inverses(self) -> bool:
         """True."""
         return True
@@ -105,14 +100,6 @@ class MatrixFactor(KeepingFactor):
         value = self.value
         damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
         return DenseOperator(tf.cast(damped, self.inverse_dtype))
-
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-        """
-        return self._functions.updated(self.value, dampings)
 
 
 class DiagonalFactor(FisherFactor):

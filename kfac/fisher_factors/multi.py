@@ -9,7 +9,6 @@ References:
 """
 
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -25,7 +24,6 @@ from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, LinearOperator
-from kfac.state import Change
 
 
 def unsupported_chain_error(function: DampedFunction, place: str) -> ValueError:
@@ -83,11 +81,6 @@ class FullyConnectedMultiKF(KeepingFactor):
         """The shape (2, dimension, dimension) of C₀ and C₁."""
         return 2, self.dimension, self.dimension
 
-    @property
-    def inverse_cost(self) -> float:
-        """n³ for each kept function of matrices with n rows."""
-        return float(self.dimension) ** 3 * len(self.inverses)
-
     def _unsupported(self, function: DampedFunction) -> ValueError:
         return unsupported_chain_error(function, f"factor {self.name!r}")
 
@@ -138,11 +131,3 @@ class FullyConnectedMultiKF(KeepingFactor):
         """Returns the matrices of option 2 as of their last update."""
         kept, n = self._functions.read(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
-
-    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-        """
-        return self._functions.updated(self.value, dampings)
