@@ -35,12 +35,9 @@ _BATCH = 500
 
 
 def input_fn(examples: mnist.Examples, batch_size: int, *, training: bool) -> Any:
-    """Returns a dataset of points [batch, pixels]; see `mnist.input_fn`.
+    """Returns a dataset of points [batch, pixels]; see `mnist.input_fn`. Labels are dropped.
 
-    Args:
-      examples: Images, and labels that are dropped.
-      batch_size: Images in a batch.
-      training: True for an endless dataset in an order that --seed determines.
+    In training it is endless, in an order that --seed determines.
     """
     pixels = examples.images[0].size
     batches = mnist.input_fn(*examples, batch_size, training=training, seed=FLAGS.seed)
@@ -50,13 +47,7 @@ def input_fn(examples: mnist.Examples, batch_size: int, *, training: bool) -> An
 def make_estimator(
     num_images: int, devices: Sequence[str], progress: str
 ) -> replicate.KMeansClustering:
-    """Makes the Estimator that the flags describe.
-
-    Args:
-      num_images: Images of the training set.
-      devices: Devices of the towers.
-      progress: How progress is shown.
-    """
+    """Makes the Estimator that the flags describe."""
     return replicate.KMeansClustering(
         FLAGS.num_clusters,
         FLAGS.model_dir,
@@ -72,11 +63,7 @@ def make_estimator(
 
 
 def check_first_batch(num_images: int) -> None:
-    """Raises ValueError if the first batch is too small to choose the first centers from it.
-
-    Args:
-      num_images: Images of the training set.
-    """
+    """Raises ValueError if the first batch is too small to choose the first centers from it."""
     size = num_images if FLAGS.full_batch else FLAGS.batch_size
     if FLAGS.initial_clusters == "kmeans_plus_plus" and FLAGS.num_clusters > size:
         raise ValueError(
@@ -121,13 +108,7 @@ def clusters_of(estimator: replicate.KMeansClustering, examples: mnist.Examples)
 def majorities(clusters: np.ndarray, labels: np.ndarray, num_clusters: int) -> np.ndarray:
     """Returns the most frequent label of each cluster; 0 for a cluster without members.
 
-    Args:
-      clusters: Cluster of each example, [count].
-      labels: Label of each example, [count].
-      num_clusters: Number of clusters.
-
-    Returns:
-      [num_clusters].
+    Clusters and labels of examples are [count].
     """
     counts = np.zeros([num_clusters, mnist.CLASSES], int)
     np.add.at(counts, (clusters, labels), 1)

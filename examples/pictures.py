@@ -25,11 +25,8 @@ def draw_autoencoder(
 ) -> None:
     """Draws images above their reconstructions, and beside them the codes of all images.
 
-    Args:
-      examples: Images and digits, [count], some of each digit.
-      decoded: A reconstruction [height, width, 1] of each image.
-      codes: Two numbers for each image.
-      path: Of the PNG file of 1200 x 540 pixels.
+    Examples, [count], have some of each digit. There is a reconstruction [height, width, 1] and a
+    code of two numbers of each. The PNG file has 1200 x 540 pixels.
     """
     figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])

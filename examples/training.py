@@ -44,17 +44,9 @@ def run(
 
     If TF_CONFIG names a cluster, this process takes its role there. Exits with one line and an exit
     code if the flags do not fit, or training diverges or is stopped. Also exits after a dry run.
-
-    Args:
-      model_fn: Builds one tower. Its loss is a mean over the examples.
-      data: Training set and test set.
-      settings: Settings of the run.
-      params: Of the model_fn.
-      title: Of the picture of the curves; the number of towers is added.
-      train_distribute: Lets the workers of a cluster without parameter servers train together.
-
-    Returns:
-      The trained Estimator.
+    The model_fn builds one tower; its loss is a mean over the examples. The number of towers is
+    added to the title, that of the picture of the curves. `train_distribute` lets the workers of a
+    cluster without parameter servers train together. Returns the trained Estimator.
     """
     with cli.bad_input():
         plan = plan_towers(settings.num_towers, settings.devices)
@@ -79,11 +71,8 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
 
     Towers go on GPUs if there are enough of them, else on the CPU, which is divided into that many
     logical devices unless it is already. TensorFlow fixes its devices when it first runs something.
-    After that, towers take turns on the devices that there are.
-
-    Args:
-      num_towers: Number of towers. None means all GPUs, or 2 if there are fewer than two.
-      devices: A device for each tower, or None to choose them here.
+    After that, towers take turns on the devices that there are. Without a number of towers it takes
+    all GPUs, or 2 towers if there are fewer than two.
 
     Raises:
       ValueError: The two do not fit together, a device does not exist, or there are more towers
@@ -181,12 +170,7 @@ def make_estimator(
 ) -> replicate.Estimator:
     """Makes the Estimator of a model_fn on the towers of a plan.
 
-    Args:
-      model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Devices of the towers.
-      settings: Settings of the run.
-      params: Of the model_fn.
-      train_distribute: As for `run`.
+    The model_fn's loss is a mean over the examples.
 
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
@@ -236,13 +220,6 @@ def dry_run(
     """Prints the differences between loss and gradients on all towers and on one. Trains nothing.
 
     Random numbers that a model draws differ between towers, and so do gradients that use them.
-
-    Args:
-      model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Devices of the towers.
-      data: Data of the compared batch.
-      settings: Settings of the run.
-      params: Of the model_fn.
     """
     show_plan(plan, data, settings.batch_size, params)
     check = replicate.check_replication(
@@ -268,15 +245,9 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
-    Writes config.json when training begins.
-
-    Args:
-      estimator: Continues from its latest checkpoint.
-      data: Training set and test set.
-      settings: Settings of the run. A checkpoint at the last step is not trained further.
-
-    Returns:
-      The results of the last evaluations, named "train" and "test".
+    Continues from the latest checkpoint; one at the last step is not trained further. Writes
+    config.json when training begins. Returns the results of the last evaluations, named "train" and
+    "test".
     """
     train_steps = settings.train_steps
     step = cli.step_of(estimator)
@@ -299,13 +270,8 @@ def train_and_evaluate(
 def ends_of_training(step: int, every: int, train_steps: int) -> list[int]:
     """Returns the last steps of the calls of `Estimator.train`, which counts intervals anew.
 
-    There is one call, unless the run starts between two evaluations. Then the first call ends at
-    the next one, so that evaluations are at multiples of their interval.
-
-    Args:
-      step: The step at which the run starts.
-      every: Steps between two evaluations.
-      train_steps: The last step.
+    There is one call, unless the run starts, at `step`, between two evaluations. Then the first
+    call ends at the next one, so that evaluations are at multiples of their interval.
     """
     following = -(-step // every) * every
     return [following, train_steps] if step < following < train_steps else [train_steps]
@@ -314,18 +280,11 @@ def ends_of_training(step: int, every: int, train_steps: int) -> list[int]:
 def train_in_cluster(
     estimator: replicate.Estimator, data: mnist.Dataset, settings: RunSettings
 ) -> Results:
-    """Trains in the role of this process in the cluster.
+    """Trains in the role of this process in the cluster, which the Estimator's config describes.
 
-    The chief writes config.json when training begins.
-
-    Args:
-      estimator: Its config describes the cluster.
-      data: Training set and test set. Workers read the former in different orders.
-      settings: Settings of the run. The batch size is that of one worker.
-
-    Returns:
-      The results of an evaluation of the last checkpoint by the chief, named "train" and "test";
-      empty in other tasks.
+    Workers read the training set in different orders; the batch size is that of one worker. The
+    chief writes config.json when training begins. Returns the results of its evaluation of the last
+    checkpoint, named "train" and "test"; empty in other tasks.
     """
     config = estimator.config
     cli.show("task", f"{config.task_type} {config.task_id}")
@@ -354,23 +313,13 @@ class EvaluateCheckpoints(v1.train.CheckpointSaverListener):
     """Evaluates a checkpoint right after the save, if an evaluation is due.
 
     The session of training stays open. A call of `Estimator.train` for each evaluation would build
-    the graph of training anew, which takes as long as many steps.
-
-    Attributes:
-      results: Results of the newest evaluation, empty before the first.
+    the graph of training anew, which takes as long as many steps. `results` are those of the newest
+    evaluation, empty before the first. The last step is evaluated in any case.
     """
 
     def __init__(
         self, evaluate: Callable[[], Mapping[str, Any]], every: int, last_step: int, first_step: int
     ) -> None:
-        """Keeps the evaluation and its steps.
-
-        Args:
-          evaluate: Evaluates the newest checkpoint, and returns the results by name.
-          every: Steps between two evaluations.
-          last_step: The step to train to, which is evaluated in any case.
-          first_step: The step at which the run starts.
-        """
         self.results: Mapping[str, Any] = {}
         self._evaluate = evaluate
         self._every = every
@@ -423,13 +372,7 @@ def metrics(result: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def show_results(estimator: replicate.Estimator, results: Results, title: str) -> None:
-    """Draws the curves, and prints the metrics and where everything is.
-
-    Args:
-      estimator: The trained Estimator.
-      results: Its last evaluations, with at least one metric.
-      title: Of the picture.
-    """
+    """Draws the curves, and prints the metrics, at least one, and where everything is."""
     folder = estimator.model_dir
     picture = f"{folder}/curves.png"
     metric, _ = metrics(next(iter(results.values())))[0]

@@ -46,8 +46,7 @@ class Columns(NamedTuple):
 def make_columns(table: tables.Table) -> Columns:
     """Makes the feature columns of a table.
 
-    Args:
-      table: Its training set gives the edges of buckets, means and deviations.
+    Its training set gives the edges of buckets, means and deviations.
     """
     buckets = [
         tables.bucketized_column(table, key, _BUCKETS) for key in table.columns[:_BUCKETIZED]
@@ -63,13 +62,7 @@ def make_columns(table: tables.Table) -> Columns:
 def make_estimator(
     table: tables.Table, devices: Sequence[str] | None, progress: str
 ) -> replicate.DNNLinearCombinedClassifier:
-    """Makes the Estimator that the flags describe.
-
-    Args:
-      table: The table.
-      devices: Devices of the towers; None for a graph without towers.
-      progress: How progress is shown.
-    """
+    """Makes the Estimator that the flags describe; no devices mean no towers."""
     columns = make_columns(table)
     v1 = tf.compat.v1
     return replicate.DNNLinearCombinedClassifier(
@@ -99,15 +92,9 @@ def train_and_evaluate(
 ) -> dict[str, float]:
     """Trains up to --train_steps, and evaluates on the way and at the end.
 
-    Writes config.json when training begins.
-
-    Args:
-      estimator: Continues from its latest checkpoint.
-      evaluator: The same, without towers and without progress.
-      table: Training set and test set.
-
-    Returns:
-      The accuracy of each set at the end, by its name, "train" or "test".
+    The evaluator is the same Estimator, without towers and without progress. Writes config.json
+    when training begins. Returns the accuracy of each set at the end, by its name, "train" or
+    "test".
     """
     from examples import training  # noqa: PLC0415
     from examples.config_record import ConfigRecord  # noqa: PLC0415
@@ -133,11 +120,7 @@ def train_and_evaluate(
 
 
 def evaluate(estimator: replicate.Estimator, table: tables.Table) -> dict[str, float]:
-    """Evaluates on both sets, and prints one line.
-
-    Returns:
-      The accuracy of each set by its name, "train" or "test".
-    """
+    """Evaluates on both sets, prints one line, and returns accuracies by "train" and "test"."""
     results = {
         part: estimator.evaluate(
             lambda rows=rows: tables.input_fn(table, rows, _EVAL_BATCH, training=False), name=part

@@ -38,10 +38,7 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
 def build_tower(images: Any, labels: Any, params: Params) -> tuple[Any, Any]:
     """Builds one tower, and registers it. Returns its mean loss and its accuracy, both [].
 
-    Args:
-      images: This tower's images, [batch, height, width, 1].
-      labels: Their digits, [batch].
-      params: As for `convnet_model.model_fn`.
+    Its images are [batch, height, width, 1], their digits [batch].
     """
     model = convnet_model.build_model(images)
     if params["optimizer"] == "kfac":
@@ -56,10 +53,8 @@ def mean_of_towers(
 ) -> tuple[Any, Any]:
     """Builds a tower on each device. Returns the means of losses and accuracies, both [].
 
-    Args:
-      batch: Images and digits of all towers.
-      plan: Devices of the towers.
-      build: Function of a tower's images and digits that returns its loss and its accuracy.
+    The batch is that of all towers. `build` takes a tower's share, and returns its loss and
+    accuracy.
     """
     count = len(plan.towers)
     with v1.device(plan.consolidation):

@@ -58,11 +58,7 @@ def make_kfac(
 ) -> kfac.ClusterKfacOpt:
     """Makes the K-FAC optimizer of one worker, and prints what it does there.
 
-    Args:
-      worker: The worker's share of K-FAC's work.
-      params: As for `convnet_model.model_fn`.
-      layers: Collection of the registered layers. None means the graph's own collection.
-      invert_every: Steps between two computations of the inverses.
+    No layer collection means the graph's own collection.
     """
     arguments = convnet_model.kfac_arguments(params, layers)
     optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)

@@ -32,11 +32,8 @@ LOSS_SCOPES: Mapping[str, str] = MappingProxyType(
 class Network:
     """Name of a network and the settings of its construction.
 
-    Attributes:
-      model_name: A name of `examples.slim.networks`.
-      num_classes: Outputs of it.
-      weight_decay: Strength of the penalty on its weights.
-      label_smoothing: Probability that the targets of the loss spread over all classes.
+    `weight_decay` is the strength of the penalty on its weights, `label_smoothing` the probability
+    that the targets of the loss spread over all classes.
     """
 
     model_name: str
@@ -46,12 +43,7 @@ class Network:
 
 
 class Outputs(NamedTuple):
-    """Outputs of the network for a share of the batch.
-
-    Attributes:
-      logits: [batch, classes].
-      end_points: Activations by name.
-    """
+    """Logits [batch, classes] for a share of the batch, and activations by name."""
 
     logits: Tensor
     end_points: Mapping[str, Tensor]
@@ -66,15 +58,8 @@ def create(
 ) -> list[model_deploy.Clone]:
     """Builds the clones; in training they leave their losses in the collection LOSSES.
 
-    Args:
-      network: The network to build.
-      deployment: Number and devices of the clones.
-      images: [batch, height, width, channels], for all clones together.
-      labels: Class numbers, [batch].
-      is_training: True: build the losses, and the network as for training.
-
-    Returns:
-      The clones, whose outputs are `Outputs`.
+    Images [batch, height, width, channels] and class numbers [batch] are those of all clones
+    together. The outputs of the clones are `Outputs`.
 
     Raises:
       FlagError: The images do not fit the network.
@@ -109,15 +94,10 @@ def weighted_logits(outputs: Outputs) -> dict[str, tuple[Tensor, float]]:
 
 
 def split(images: Tensor, labels: Tensor, num_clones: int) -> list[tuple[Tensor, Tensor]]:
-    """Splits a batch into shares that differ by one row at most.
+    """Splits a batch, images [batch, ...] and labels [batch], into shares, one for each clone.
 
-    Args:
-      images: [batch, ...].
-      labels: [batch].
-      num_clones: Number of shares. With fewer rows than shares some are empty.
-
-    Returns:
-      A pair (images, labels) for each clone; together they are the batch, in order.
+    The shares differ by one row at most; with fewer rows than shares some are empty. Together they
+    are the batch, in order.
     """
     rows = images.shape[0]
     if rows is None:

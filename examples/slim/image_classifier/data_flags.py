@@ -27,13 +27,7 @@ class FlagError(ValueError):
 
 
 def define(*, split_name: str, batch_size: int, progress_of: str) -> None:
-    """Defines the shared flags.
-
-    Args:
-      split_name: Default of --dataset_split_name.
-      batch_size: Default of --batch_size.
-      progress_of: Activity of the program, for the help text.
-    """
+    """Defines the shared flags, with these defaults; the help text names the program's activity."""
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("dataset_name", "imagenet", "cifar10, digits, imagenet, mnist or tfrecords.")
     string("dataset_split_name", split_name, "Part of the dataset, such as train or test.")
@@ -65,14 +59,9 @@ def define_image_size(name: str) -> None:
 def define_number(
     name: str, default: float | None, text: str, least: float = 0.0, *, above: bool = False
 ) -> None:
-    """Defines a flag for a finite number.
+    """Defines a flag for a finite number of at least `least`, or above it.
 
-    Args:
-      name: Of the flag.
-      default: Its default; if it is None, None is accepted.
-      text: Its help.
-      least: The least number that is accepted.
-      above: True: refuse that number itself.
+    None is accepted if it is the default.
     """
     flags.DEFINE_float(name, default, text)
 
@@ -87,13 +76,7 @@ def define_number(
 
 
 def define_gone(name: str, default: int | str | bool, reason: str) -> None:
-    """Defines a flag of slim's program that can only have its default here.
-
-    Args:
-      name: Of the flag.
-      default: The only accepted value.
-      reason: Why, as a sentence.
-    """
+    """Defines a flag of slim's program that can only have its default here, with the reason."""
     kinds = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, str: flags.DEFINE_string}
     kinds[type(default)](name, default, f"Only {default!r}. {reason}")
     flags.register_validator(name, lambda x: x == default, f"must be {default!r}. {reason}")

@@ -25,11 +25,8 @@ METRICS = ("Accuracy", f"Recall_{RECALL_AT}")
 class EvaluationSettings:
     """Settings of an evaluation: network, devices, averages.
 
-    Attributes:
-      network: The network to evaluate.
-      deployment: Its clones.
-      moving_average_decay: As in training: if it is not None, the averages of the variables are
-        evaluated in their place.
+    With a `moving_average_decay`, as in training, the averages of the variables are evaluated in
+    their place.
     """
 
     network: clones_of.Network
@@ -42,11 +39,7 @@ def model_fn(
 ) -> replicate.EstimatorSpec:
     """Builds the graph of an evaluation.
 
-    Args:
-      features: Images, [batch, height, width, channels].
-      labels: Class numbers, [batch].
-      mode: replicate.ModeKeys.EVAL.
-      params: Settings of an evaluation: network, devices, averages.
+    Features are images, [batch, height, width, channels], labels class numbers, [batch].
     """
     clones = clones_of.create(params.network, params.deployment, features, labels, False)
     with v1.device(params.deployment.optimizer_device()):

@@ -67,13 +67,10 @@ class OptimizerSettings:
 
 
 def make_optimizer(settings: OptimizerSettings, learning_rate: Tensor) -> v1.train.Optimizer:
-    """Makes the optimizer that the settings name.
+    """Makes the optimizer that the settings name; settings of the others are not looked at.
 
-    K-FAC takes the graph's layer collection, which `register_layers` fills.
-
-    Args:
-      settings: Of all optimizers; those of the others are not looked at.
-      learning_rate: float32 [], or a number.
+    K-FAC takes the graph's layer collection, which `register_layers` fills. The learning rate is
+    float32 [], or a number.
 
     Raises:
       ValueError: The name is unknown, or a setting is out of its range.
@@ -92,10 +89,7 @@ def register_layers(
 ) -> None:
     """Registers the layers of all clones of a model with K-FAC.
 
-    Args:
-      clones: Of the model.
-      losses: Outputs of a clone -> name -> (logits [batch, classes], weight of the loss).
-      variables: The variables to train.
+    `losses` maps the outputs of a clone to (logits [batch, classes], weight of the loss) by name.
     """
     layers = kfac.graph_layer_collection()
     layers.set_default_scale_and_shift_approximation("diagonal")  # Batch norm has many channels.

@@ -30,14 +30,10 @@ class ProblemFlags:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Images and their preprocessing.
+    """Images and their preprocessing, from an image of the dataset to an input of the network.
 
-    Attributes:
-      flags: Values of the flags.
-      dataset: Source of the images.
-      preprocess: Function from an image of the dataset to an input of the network.
-      image_size: Height and width of that, in pixels.
-      num_classes: Outputs of the network.
+    `image_size` is height and width of that, in pixels. `num_classes` are the outputs of the
+    network.
     """
 
     flags: ProblemFlags
@@ -70,10 +66,7 @@ class Problem:
 def pose(flags: ProblemFlags, image_size: int | None, is_training: bool) -> Problem:
     """Looks up the dataset, the network and the preprocessing that the flags name.
 
-    Args:
-      flags: Names and settings.
-      image_size: Height and width for the network; None means its own.
-      is_training: True: prepare images for training.
+    `image_size` is height and width for the network; None means its own.
 
     Raises:
       ValueError: A name is unknown, files are missing, or labels_offset leaves no class.

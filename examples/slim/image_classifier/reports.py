@@ -22,14 +22,9 @@ class StepLines(v1.train.SessionRunHook):
     def __init__(
         self, step: Tensor, loss: Tensor, learning_rate: Tensor, every_steps: int, rows: int
     ):
-        """Takes what to print.
+        """Takes what to print: the global step after the update, loss and learning rate, all [].
 
-        Args:
-          step: Integer [], the global step after the update.
-          loss: float [].
-          learning_rate: float [].
-          every_steps: Steps of this process from one line to the next.
-          rows: Images in a step.
+        `rows` counts the images in a step.
         """
         self._fetches = {"step": step, "loss": loss, "rate": learning_rate}
         self._every_steps = every_steps

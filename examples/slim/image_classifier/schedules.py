@@ -38,24 +38,16 @@ class Schedule:
 
 
 def steps_per_epoch(num_samples: int, batch_size: int, batches_per_step: int = 1) -> float:
-    """Returns the steps of an epoch.
+    """Returns the steps of an epoch. The batch size is that of one clone.
 
-    Args:
-      num_samples: Images in the dataset.
-      batch_size: Images in a batch, which is that of one clone.
-      batches_per_step: Batches that one step is counted as: the replicas that a synchronous step
-        waits for, and the clones if they are to be counted.
+    A step is counted as `batches_per_step`: the replicas that a synchronous step waits for, and the
+    clones if they are to be counted.
     """
     return num_samples / batch_size / batches_per_step
 
 
 def learning_rate(schedule: Schedule, epoch_steps: float, global_step: Tensor) -> Tensor:
-    """Builds the learning rate of a step, float32 [].
-
-    Args:
-      schedule: The schedule.
-      epoch_steps: Steps of an epoch.
-      global_step: The step, integer [].
+    """Builds the learning rate of a step, float32 [], from the step, integer [].
 
     Raises:
       ValueError: As `check`.

@@ -53,9 +53,6 @@ def local_response_normalization(inputs: Tensor) -> Tensor:
 
     Krizhevsky et al. (2012), §3.3. A product with a band matrix makes the sums: `tf.nn.lrn` has no
     second derivative, which K-FAC needs where it chooses learning rates by itself.
-
-    Args:
-      inputs: [batch, height, width, channels].
     """
     channels = np.arange(channels_of(inputs))
     near = np.abs(channels[:, None] - channels) <= 2

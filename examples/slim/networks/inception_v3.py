@@ -113,17 +113,7 @@ def _joined(branches: Sequence[Tensor]) -> Tensor:
 
 
 def _block_35(layers: Layers, name: str, inputs: Tensor, pooled: int) -> Tensor:
-    """Builds a block of figure 5.
-
-    Args:
-      layers: Makes the layers.
-      name: Variable scope.
-      inputs: [batch, height, width, channels].
-      pooled: Channels of the branch with the pool.
-
-    Returns:
-      [batch, height, width, 224 + pooled].
-    """
+    """Builds a block of figure 5: [batch, height, width, 224 + pooled]."""
     with v1.variable_scope(name):
         return _joined(
             [
@@ -151,11 +141,7 @@ def _reduced_to_17(layers: Layers, inputs: Tensor) -> Tensor:
 def _block_17(layers: Layers, name: str, inputs: Tensor, channels: int) -> Tensor:
     """Builds a block of figure 6 with n = 7: [batch, height, width, 768].
 
-    Args:
-      layers: Makes the layers.
-      name: Variable scope.
-      inputs: [batch, height, width, channels].
-      channels: Of the convolutions that are not a branch's last one.
+    `channels` are those of the convolutions that are not a branch's last one.
     """
     reduce, row, column = _Conv(channels, 1), _Conv(channels, (1, 7)), _Conv(channels, (7, 1))
     last_row, last_column = _Conv(192, (1, 7)), _Conv(192, (7, 1))
