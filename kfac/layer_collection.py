@@ -37,10 +37,9 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.completeness import check_towers, check_uses, check_variables
-from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
-from kfac.registration.report import curvature_report
+from kfac.registration.report import Decision, curvature_report, decision_lines
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph

@@ -161,10 +161,7 @@ class AdaptedDamping(DampingRule):
         self._variables: tuple[Variable, ...] = ()
         self._before_judgement: Tensor | None = None
 
-    @property
-    def adapts(self) -> bool:
-        """True."""
-        return True
+    adapts = True
 
     @property
     def calibrates(self) -> bool:

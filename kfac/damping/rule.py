@@ -149,10 +149,7 @@ class GivenDamping(DampingRule):
     def make_variables(self) -> None:
         """Does nothing: there are none."""
 
-    @property
-    def rho(self) -> float:
-        """NaN: steps are not judged."""
-        return NAN
+    rho = NAN  # Steps are not judged.
 
 
 def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:

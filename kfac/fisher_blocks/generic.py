@@ -22,10 +22,7 @@ class _GenericBlock(SingleFactorBlock):
 
     settings = ()
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """No device: the statistic needs the gradients of all towers together."""
-        return ("",)
+    devices = ("",)  # No device: the statistic needs the gradients of all towers together.
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:
         """Adds one tower's batch size, an int or an int Tensor []."""

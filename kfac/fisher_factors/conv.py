@@ -206,10 +206,7 @@ class ConvOutputKroneckerFactor(MatrixFactor):
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
 
-    @property
-    def can_predict_finite(self) -> bool:
-        """True."""
-        return True
+    can_predict_finite = True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)

@@ -72,10 +72,7 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
         """
         return vector_size(self.name, self._tensors) + int(self._has_bias)
 
-    @property
-    def can_predict_finite(self) -> bool:
-        """True."""
-        return True
+    can_predict_finite = True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = with_ones(fold_uses(tensors, 1), self._has_bias)

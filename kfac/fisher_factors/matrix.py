@@ -50,10 +50,7 @@ class MatrixFactor(KeepingFactor):
         """(dimension, dimension)."""
         return self.dimension, self.dimension
 
-    @property
-    def keeps_inverses(self) -> bool:
-        """True."""
-        return True
+    keeps_inverses = True
 
     def packed(self, total: Tensor) -> Tensor:
         """Returns the upper triangle of a matrix, in a smaller form."""

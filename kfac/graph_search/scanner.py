@@ -31,7 +31,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
-from kfac.registration.decision import Decision
+from kfac.registration.report import Decision
 from kfac.variables import name_of
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]

@@ -136,15 +136,8 @@ class Cholesky(MatrixFunction):
 
     has_right_vectors: typing.ClassVar[bool] = False
 
-    @property
-    def name(self) -> str:
-        """Returns "cholesky"."""
-        return "cholesky"
-
-    @property
-    def degree(self) -> float:
-        """½."""
-        return 0.5
+    name = "cholesky"
+    degree = 0.5
 
     def __str__(self) -> str:
         """Returns "Cholesky factor"."""
@@ -162,15 +155,8 @@ class CholeskyInverse(MatrixFunction):
 
     has_left_vectors: typing.ClassVar[bool] = False
 
-    @property
-    def name(self) -> str:
-        """Returns "cholesky_inverse"."""
-        return "cholesky_inverse"
-
-    @property
-    def degree(self) -> float:
-        """−½."""
-        return -0.5
+    name = "cholesky_inverse"
+    degree = -0.5
 
     def __str__(self) -> str:
         """Returns "inverse Cholesky factor"."""
@@ -186,10 +172,7 @@ class CholeskyInverse(MatrixFunction):
 class Eigenbasis(DampedFunction):
     """U and below it e, [n + 1, n], of M = U diag(e) Uᵀ; the same for all d."""
 
-    @property
-    def name(self) -> str:
-        """Returns "eigenbasis"."""
-        return "eigenbasis"
+    name = "eigenbasis"
 
     def shape(self, size: int) -> tuple[int, int]:
         """Returns (n + 1, n) for n rows."""
