@@ -150,6 +150,8 @@ class AdaptedDamping(DampingRule):
     is judged last, or next.
     """
 
+    adapts = True
+
     def __init__(
         self, settings: DampingSettings, losses: TrainingLoss, change: ModelChange
     ) -> None:
@@ -160,8 +162,6 @@ class AdaptedDamping(DampingRule):
         self._change = change
         self._variables: tuple[Variable, ...] = ()
         self._before_judgement: Tensor | None = None
-
-    adapts = True
 
     @property
     def calibrates(self) -> bool:

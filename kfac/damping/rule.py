@@ -137,6 +137,8 @@ class DampingRule(abc.ABC):
 class GivenDamping(DampingRule):
     """λ as it is given."""
 
+    rho = NAN  # Steps are not judged.
+
     def __init__(self, damping: Scalar) -> None:
         """Keeps λ."""
         self._damping = damping
@@ -148,8 +150,6 @@ class GivenDamping(DampingRule):
 
     def make_variables(self) -> None:
         """Does nothing: there are none."""
-
-    rho = NAN  # Steps are not judged.
 
 
 def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:

@@ -174,6 +174,8 @@ class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
 class _ConvDiagonalBlock(SingleFactorBlock):
     """A diagonal block of a convolution."""
 
+    is_diagonal = True
+
     def __init__(
         self,
         layer_collection: FactorMaker,
@@ -197,8 +199,6 @@ class _ConvDiagonalBlock(SingleFactorBlock):
     def settings(self) -> tuple[Any, ...]:
         """The geometry, and the mask."""
         return self._geometry, self._patch_mask
-
-    is_diagonal = True
 
 
 @typing.final

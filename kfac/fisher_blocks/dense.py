@@ -120,7 +120,6 @@ class FullyConnectedDiagonalFB(SingleFactorBlock):
     """The diagonal of E[vec(V) vec(V)ᵀ]."""
 
     settings = ()
-
     is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:

@@ -144,6 +144,8 @@ class EigenbasisBlock(TwoFactorBlock):
 class FullyConnectedEKFACFB(EigenbasisBlock):
     """The block of a dense layer that is applied once to an example."""
 
+    settings = ()
+
     def __init__(
         self,
         layer_collection: FactorMaker,
@@ -159,8 +161,6 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
         """
         super().__init__(layer_collection, params)
         self._form = form
-
-    settings = ()
 
     def replications(self) -> Scalar:
         """Returns 1."""

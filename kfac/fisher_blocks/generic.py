@@ -21,7 +21,6 @@ class _GenericBlock(SingleFactorBlock):
     """A block that needs only the gradients of its parameters, and the batch size."""
 
     settings = ()
-
     devices = ("",)  # No device: the statistic needs the gradients of all towers together.
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:

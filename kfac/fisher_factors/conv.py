@@ -186,6 +186,8 @@ class ConvOutputKroneckerFactor(MatrixFactor):
       geometry: The filter.
     """
 
+    can_predict_finite = True
+
     def __init__(
         self,
         tensors: Sources,
@@ -205,8 +207,6 @@ class ConvOutputKroneckerFactor(MatrixFactor):
           ValueError: The gradients have another rank, or no static number of outputs.
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
-
-    can_predict_finite = True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)

@@ -52,6 +52,8 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
       has_bias: True if X gets a column of ones.
     """
 
+    can_predict_finite = True
+
     def __init__(
         self,
         tensors: Sources,
@@ -71,8 +73,6 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
           ValueError: The tensors have another rank, or no static n.
         """
         return vector_size(self.name, self._tensors) + int(self._has_bias)
-
-    can_predict_finite = True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = with_ones(fold_uses(tensors, 1), self._has_bias)

@@ -45,15 +45,15 @@ def _traces(dtype: DType) -> SharedFunction:
 class MatrixFactor(KeepingFactor):
     """A factor that is a symmetric matrix [dimension, dimension], kept with all its entries."""
 
+    keeps_inverses = True
+
     @property
     def cov_shape(self) -> tuple[int, ...]:
         """(dimension, dimension)."""
         return self.dimension, self.dimension
 
-    keeps_inverses = True
-
     def packed(self, total: Tensor) -> Tensor:
-        """Returns the upper triangle of a matrix, in a smaller form."""
+        """Returns a symmetric matrix in half its size."""
         return pack_symmetric(total)
 
     def unpacked(self, total: Tensor) -> Tensor:

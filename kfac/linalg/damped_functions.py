@@ -135,7 +135,6 @@ class Cholesky(MatrixFunction):
     """The lower triangular L with LLᵀ = M + d·I."""
 
     has_right_vectors: typing.ClassVar[bool] = False
-
     name = "cholesky"
     degree = 0.5
 
@@ -154,7 +153,6 @@ class CholeskyInverse(MatrixFunction):
     """L⁻¹, where L is lower triangular with LLᵀ = M + d·I."""
 
     has_left_vectors: typing.ClassVar[bool] = False
-
     name = "cholesky_inverse"
     degree = -0.5
 
