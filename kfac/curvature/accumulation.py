@@ -35,7 +35,6 @@ class BatchSums:
     """
 
     def __init__(self, factors: Sequence[FisherFactor], places: Sequence[Place]) -> None:
-        """Makes the variables."""
         self._factors = factors
         self._places = places
         self.variables: list[Variable] = [

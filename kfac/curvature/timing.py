@@ -29,7 +29,6 @@ class PhaseTimes:
     """The last duration of each phase."""
 
     def __init__(self) -> None:
-        """Makes no variables yet."""
         self._seconds: dict[str, Variable] = {}
         self._now = tf.timestamp if _may_read_clock() else _unknown
 

@@ -140,7 +140,6 @@ class GivenDamping(DampingRule):
     rho = NAN  # Steps are not judged.
 
     def __init__(self, damping: Scalar) -> None:
-        """Keeps λ."""
         self._damping = damping
 
     @property

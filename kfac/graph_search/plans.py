@@ -44,7 +44,6 @@ class PlannedTensors:
     """Makes the tensors that the plans of one tower need; folds each tensor only once."""
 
     def __init__(self) -> None:
-        """Makes nothing yet."""
         self._folded: dict[Any, Tensor] = {}
 
     def get(self, source: TensorSource) -> Tensor:
