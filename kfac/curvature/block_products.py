@@ -33,10 +33,7 @@ def split_into_blocks(
 ) -> list[Any]:
     """Returns the vectors of each block, structured as the block's parameters.
 
-    Args:
-      blocks: The blocks.
-      vecs_and_vars: A vector for each parameter of each block: a Tensor, or IndexedSlices if the
-        block accepts them.
+    A vector is a Tensor, or IndexedSlices if the block accepts them.
 
     Raises:
       ValueError: A parameter has no vector.
@@ -59,13 +56,7 @@ def split_into_blocks(
 def join_blocks(
     blocks: Sequence[FisherBlock], products: Sequence[Any], variables: Sequence[Variable]
 ) -> list[tuple[Any, Variable]]:
-    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`.
-
-    Args:
-      blocks: The blocks.
-      products: One product per block, structured as the block's parameters.
-      variables: The parameters of all blocks.
-    """
+    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`."""
     found: dict[Any, Any] = {}
     for block, product in zip(blocks, products, strict=True):
         refs = [param.ref() for param in as_tuple(block.params)]
@@ -78,11 +69,8 @@ def product_or_identity(
 ) -> Any:
     """Returns a product with a block, or with damped identity matrices before it has its inverse.
 
-    Args:
-      block: The block, which defines the damping of the identity matrices.
-      function: The function of the block that multiplies.
-      vector: Structured as the block's parameters.
-      multiply: Returns the product with that function of the block.
+    The block defines the damping of the identity matrices. `multiply` returns the product with the
+    same function of the block. The vector is structured as the block's parameters.
     """
     factor = block.identity_eigenvalue() ** function.degree
     given = as_tuple(vector)
@@ -100,11 +88,7 @@ def product_or_identity(
 class ServedFunctions:
     """Functions of the damped matrix whose products are available, besides the matrix itself.
 
-    Attributes:
-      exps: Exponents of the powers.
-      compute_cholesky: True if the Cholesky factor is among them.
-      compute_cholesky_inverse: True if the inverse of the Cholesky factor is among them.
-      further: Other functions.
+    `exps` are exponents of powers; the flags are for the Cholesky factor and its inverse.
     """
 
     exps: tuple[float, ...]
@@ -120,11 +104,7 @@ class ServedFunctions:
         return *map(Power, self.exps), *cholesky, *inverse, *self.further
 
     def check(self, function: MatrixFunction, estimator: str) -> None:
-        """Checks that products with a function are available.
-
-        Args:
-          function: The function.
-          estimator: Name of the estimator, for the error.
+        """Checks that products with a function are available; the error names the estimator.
 
         Raises:
           ValueError: They are not. The message says how the estimator was made, and how to make it.

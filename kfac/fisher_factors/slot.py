@@ -40,12 +40,7 @@ class Damping(NamedTuple):
 def current_dampings(
     dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Returns dampings by name. Computes the unknown ones, each computation only once.
-
-    Args:
-      dampings: The dampings to compute.
-      known: Dampings by name that this update has computed already.
-    """
+    """Returns dampings by name. Computes those not yet known, each computation only once."""
     found = dict(known)
     for damping in dampings:
         if damping.name not in found:
@@ -76,12 +71,6 @@ class MatrixSlot:
     """
 
     def __init__(self, function: DampedFunction, damping: Damping) -> None:
-        """Makes no variables yet.
-
-        Args:
-          function: The function.
-          damping: d.
-        """
         self.function = function
         self.name = f"{damping.name}/{function.name}"
         self.damping = damping

@@ -26,24 +26,14 @@ TensorSource = Tensor | Callable[[], Tensor]
 
 
 class Folded(NamedTuple):
-    """A tensor [..., size] to be reshaped to [rows, size].
-
-    Attributes:
-      tensor: The tensor, or a function that makes it.
-      size: Size of the last axis; None for ids, which are reshaped to [rows].
-    """
+    """A tensor [..., size] to be reshaped to [rows, size]; or ids, of no size, to [rows]."""
 
     tensor: TensorSource
     size: int | None
 
 
 class CountedUses(NamedTuple):
-    """The number of uses of a layer as a tensor: rows per example.
-
-    Attributes:
-      inputs: Inputs of the layer, in all its places.
-      batch_size: Number of examples.
-    """
+    """The number of uses of a layer as a tensor: rows of its inputs, in all places, per example."""
 
     inputs: tuple[Folded, ...]
     batch_size: Scalar
@@ -54,39 +44,26 @@ class PlannedTensors:
     """Makes the tensors that the plans of one tower need; folds each tensor only once."""
 
     def __init__(self) -> None:
-        """Makes nothing yet."""
         self._folded: dict[Any, Tensor] = {}
 
     def get(self, source: TensorSource) -> Tensor:
-        """Returns a tensor; calls its function if it is given as one.
-
-        Args:
-          source: A tensor or a function.
-        """
+        """Returns a tensor; calls its function if it is given as one."""
         if not callable(source):
             return source
         with v1.name_scope("kfac/scanned/"):
             return source()
 
     def fold(self, folded: Folded) -> Tensor:
-        """Returns a tensor [rows, size], or [rows] for ids.
-
-        Args:
-          folded: The tensor with any number of axes.
-        """
+        """Returns a tensor [rows, size], or [rows] for ids."""
         source, size = folded
         key = source if callable(source) else source.ref(), size
         if key not in self._folded:
             with v1.name_scope("kfac/scanned/"):
-                self._folded[key] = _folded(source() if callable(source) else source, size)
+                self._folded[key] = _folded(self.get(source), size)
         return self._folded[key]
 
     def count(self, uses: int | CountedUses) -> Scalar:
-        """Returns a number of uses, an int or an int Tensor [].
-
-        Args:
-          uses: A number, or the tensors that it is computed from.
-        """
+        """Returns a number of uses, given or to be computed: an int or an int Tensor []."""
         if isinstance(uses, int):
             return uses
         inputs = [self.fold(folded) for folded in uses.inputs]
@@ -109,14 +86,7 @@ class Plan(Protocol):
     def register(
         self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
     ) -> None:
-        """Registers the layer, or one more tower of it.
-
-        Args:
-          layers: Layer table to add the layer to.
-          params: The layer's parameter, or a tuple of its parameters.
-          reuse: As in all functions that register a layer.
-          tensors: Maker of the layer's tensors.
-        """
+        """Registers the layer, or one more tower of it."""
 
 
 @final
@@ -124,10 +94,7 @@ class Plan(Protocol):
 class DensePlan:
     """A dense layer or an embedding that is applied in one place, once per example.
 
-    Attributes:
-      inputs: Inputs of the layer.
-      outputs: Outputs of the layer.
-      dense_inputs: False for an embedding, whose inputs are ids.
+    The inputs of an embedding are ids, not dense.
     """
 
     inputs: Folded
@@ -147,14 +114,10 @@ class DensePlan:
 @final
 @dataclasses.dataclass(frozen=True)
 class RepeatedDensePlan:
-    """A dense layer or an embedding with several uses.
+    """A dense layer or an embedding with several uses: inputs and outputs in each of its places.
 
-    Attributes:
-      inputs: Inputs of the layer, in each of its places.
-      outputs: Outputs of the layer, in each of its places.
-      dense_inputs: False for an embedding, whose inputs are ids.
-      num_uses: Number of uses in all places together.
-      unordered: True if uses and examples are rows in any order.
+    `num_uses` counts the uses in all places together. If `unordered`, uses and examples are rows in
+    any order.
     """
 
     inputs: Sequence[Folded]
@@ -184,11 +147,7 @@ class RepeatedDensePlan:
 class SinglePlan:
     """A layer in one place, with all arguments of the function that registers it.
 
-    Attributes:
-      function: Function of `kfac.registration`, such as `register_conv2d`.
-      inputs: Inputs of the layer.
-      outputs: Outputs of the layer.
-      settings: The other arguments, such as the geometry of a convolution.
+    `settings` are those other than tensors, such as the geometry of a convolution.
     """
 
     function: Callable[..., None]
@@ -207,13 +166,10 @@ class SinglePlan:
 @final
 @dataclasses.dataclass(frozen=True)
 class RepeatedConvPlan:
-    """A two-dimensional convolution with several uses.
+    """A two-dimensional convolution with several uses: inputs and outputs in each of its places.
 
-    Attributes:
-      inputs: Inputs of the layer, in each of its places.
-      outputs: Outputs of the layer, in each of its places.
-      num_uses: Number of uses in all places together.
-      geometry: Strides, padding, data format and dilations.
+    `num_uses` counts the uses in all places together. `geometry` has strides, padding, data format
+    and dilations.
     """
 
     inputs: Sequence[TensorSource]
@@ -239,11 +195,7 @@ class RepeatedConvPlan:
 @final
 @dataclasses.dataclass(frozen=True)
 class GenericPlan:
-    """A parameter that belongs to no known layer.
-
-    Attributes:
-      batch_size: Number of examples.
-    """
+    """A parameter that belongs to no known layer."""
 
     batch_size: Scalar
 

@@ -78,25 +78,14 @@ def register_records(
 
 
 def register_plans(layers: LayerTable, plans: Mapping[Parameters, Plan], reuse: bool | str) -> None:
-    """Registers planned layers, in the order of the plans.
-
-    Args:
-      layers: Layer table to add the layers to.
-      plans: Plans by parameter or tuple of parameters.
-      reuse: As in all functions that register a layer.
-    """
+    """Registers planned layers, in the order of the plans."""
     tensors = PlannedTensors()
     for params, plan in plans.items():
         plan.register(layers, params, reuse, tensors)
 
 
 def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """Returns the plan of a layer.
-
-    Args:
-      params: The layer's parameter, or a tuple of its parameters.
-      records: Matches of the layer, in the order in which the graph was built.
-      batch: Number of examples.
+    """Returns the plan of a layer, from its matches in the order in which the graph was built.
 
     Raises:
       ValueError: Matches are of several kinds, or of a kind that can be applied only once, or the

@@ -34,10 +34,6 @@ def known_or_scalars(values: Sequence[Scalar], dtype: DType) -> list[Any]:
     """Returns numbers if all the values are, or functions that return such; else Tensors [].
 
     Arithmetic with numbers makes no operations.
-
-    Args:
-      values: Numbers, Tensors, Variables, or functions of none.
-      dtype: Dtype of the Tensors.
     """
     found = [value() if callable(value) else value for value in values]
     if all(isinstance(value, (int, float)) for value in found):

@@ -13,7 +13,7 @@ from kfac.fisher_factors import (
     FullyConnectedMultiKF,
     MatrixFactor,
 )
-from kfac.fisher_factors.structured import unsupported_error
+from kfac.fisher_factors.kept_functions import unsupported_error
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -165,7 +165,9 @@ def test_unknown_functions_of_chains(graph):
 
 
 def test_error_names_the_function_and_the_remedy():
-    error = unsupported_error("power 0.5", "conv/input", "only powers 1 and -1", "approx='kron'")
+    error = unsupported_error(
+        "power 0.5", "factor 'conv/input'", "only powers 1 and -1", "approx='kron'"
+    )
     assert str(error) == (
         "Cannot compute the power 0.5 of factor 'conv/input': only powers 1 and -1 are known. "
         "Register the layer with approx='kron'."

@@ -24,7 +24,7 @@ from kfac.graph_search.records import (
     refs,
 )
 from kfac.graph_search.registration import plan_registration
-from kfac.registration.decision import Decision, decision_lines, warning_text
+from kfac.registration.report import Decision, decision_lines, warning_text
 from kfac.registration.scale_shift import register_scale_and_shift
 
 v1 = tf.compat.v1
