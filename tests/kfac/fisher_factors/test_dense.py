@@ -46,6 +46,14 @@ def test_towers_give_the_statistic_of_the_whole_batch(graph, session, sizes):
     np.testing.assert_allclose(found, x.T @ x / 12, rtol=1e-13)
 
 
+def test_each_tower_is_computed_on_its_device(graph):
+    tensors = (tf.ones([2, 2]), tf.ones([2, 2]))
+    factor = FullyConnectedKroneckerFactor((tensors,), False, ("/cpu:1", "/cpu:2"), name="fc/input")
+    factor.batch_statistic()
+    products = [op.device for op in graph.get_operations() if op.type == "MatMul"]
+    assert products == ["/device:CPU:1", "/device:CPU:2"]
+
+
 @pytest.mark.parametrize("shape", [[None, None], [4, 3, 2], [4]])
 def test_wrong_shape(graph, shape):
     x = v1.placeholder(tf.float32, shape, name="activations")
