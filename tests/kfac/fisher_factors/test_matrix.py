@@ -22,27 +22,18 @@ DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)}
 GEOMETRY = ConvGeometry((2, 2), (1, 1), "SAME")
 
 
-def update(session, factor):
-    factor.instantiate_cov_variables()
-    factor.instantiate_inv_variables()
-    average, inverses = factor.make_covariance_update_op(0.9), factor.make_inverse_update_ops()
-    session.run(v1.global_variables_initializer())
-    session.run(average)
-    session.run(inverses)
-
-
 def matrix_factor(towers=(X,), devices=("",)):
     tensors = (tuple(map(tf.constant, towers)),)
     return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input")
 
 
-def test_functions_of_a_matrix(graph, session):
+def test_functions_of_a_matrix(graph, session, update_factors):
     factor = matrix_factor()
     for exponent in (-1, -0.5, 1):
         factor.register_matpower(exponent, DAMPING)
     factor.register_cholesky(DAMPING)
     factor.register_cholesky_inverse(DAMPING)
-    update(session, factor)
+    update_factors(factor)
     assert isinstance(factor, MatrixFactor)
     damped = X.T @ X / 8 + 0.2 * np.eye(3)
     values, vectors = np.linalg.eigh(damped)
@@ -106,7 +97,7 @@ def test_sums_of_towers_on_one_device_are_not_packed(graph):
     assert not [op for op in graph.get_operations() if op.type == "MatrixBandPart"]
 
 
-def test_functions_of_a_diagonal(graph, session):
+def test_functions_of_a_diagonal(graph, session, update_factors):
     g = np.random.RandomState(1).randn(8, 2)
     tensors = (((tf.constant(X), tf.constant(g)),),)
     factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
@@ -115,7 +106,7 @@ def test_functions_of_a_diagonal(graph, session):
     factor.register_cholesky(DAMPING)
     factor.register_cholesky_inverse(DAMPING)
     assert isinstance(factor, DiagonalFactor)
-    update(session, factor)
+    update_factors(factor)
     diagonal = ((X**2).T @ g**2 / 8).ravel()
     np.testing.assert_allclose(session.run(factor.trace()), diagonal.sum())
     for operator, expected in (

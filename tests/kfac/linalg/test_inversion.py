@@ -93,14 +93,13 @@ def test_large_indefinite_matrices_fail(graph, session):
     assert not np.isfinite(inverse).all()
 
 
-def test_large_matrices_of_one_size_share_their_operations():
+def test_large_matrices_of_one_size_share_their_operations(evaluate):
     size = 2 * LARGEST_BLOCK
     matrix = conditioned(size, 10.0, "float32")
     for _ in range(2):
         with tf.Graph().as_default() as graph:
             inverses = [by_cholesky(tf.constant(matrix) * scale, None) for scale in (1.0, 4.0)]
-            with v1.Session() as session:
-                first, second = session.run(inverses)
+            first, second = evaluate(inverses)
         names = [function.signature.name for function in graph.as_graph_def().library.function]
         assert sum("inverse_by_blocks" in name for name in names) == 1
         assert len(graph.get_operations()) < 20

@@ -11,26 +11,20 @@ REPEATED = ([[1, 2], [3, 4], [5, 6]], [3, 1, 3])
 SUMMED = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], float)
 
 
-def evaluate(tensors):
-    with v1.Session() as session:
-        return session.run(tensors)
-
-
-def test_homogeneous_coordinate_and_outer_product(graph):
+def test_homogeneous_coordinate_and_outer_product(graph, evaluate):
     rows = np.array([[1.0, 2.0], [3.0, 4.0]])
     product = evaluate(tensor_ops.outer_product(tensor_ops.append_homogeneous(tf.constant(rows))))
     np.testing.assert_array_equal(product, [[10, 14, 4], [14, 20, 6], [4, 6, 2]])
 
 
-def test_homogeneous_coordinate_waits_for_nothing(graph, session):
+def test_homogeneous_coordinate_waits_for_nothing(graph, session, evaluate):
     images = np.arange(12.0).reshape(2, 3, 2)
     with v1.device("/cpu:1"), tf.control_dependencies([v1.placeholder(tf.float32)]):
         given = tensor_ops.append_homogeneous(tf.identity(tf.constant(images)))
     *_, value = given.op.inputs
     assert value.device == "/device:CPU:0"
     assert not value.op.control_inputs
-    with v1.Session() as bare:
-        assert bare.run(value) == 1
+    assert evaluate(value) == 1
     vectors = session.run([tensor_ops.append_homogeneous(tf.constant(x)) for x in (images, [2.0])])
     np.testing.assert_array_equal(vectors[0], np.concatenate([images, np.ones([2, 3, 1])], 2))
     np.testing.assert_array_equal(vectors[1], [2, 1])
@@ -97,7 +91,7 @@ def test_statistics_dtype(given, expected):
     assert tensor_ops.statistics_dtype(given) == expected
 
 
-def test_python_numbers_keep_their_digits(graph):
+def test_python_numbers_keep_their_digits(graph, evaluate):
     assert evaluate(tensor_ops.as_scalar(0.1, tf.float64)) == 0.1
     assert evaluate(tensor_ops.as_scalar(lambda: 0.1, tf.float64)) == 0.1
 
