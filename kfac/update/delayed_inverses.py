@@ -81,7 +81,7 @@ class DelayedInverses:
         with tf.init_scope():
             self._taken_at = make_variable("snapshot_step", [], tf.int64, CPU, initial=_NONE)
             self._snapshot = Snapshot(estimator.factors)
-        v1.add_to_collection(OPTIONAL_STATE, _DelayedState(self.variables))
+            v1.add_to_collection(OPTIONAL_STATE, _DelayedState(self.variables))
         self._background = BackgroundChanges(
             f"{estimator.name}/inverses_beside_steps", self._computed
         )
