@@ -13,7 +13,17 @@ READY_TF215 := .venv-tf215/.ready-tf215
 READY_DOCS := .venv-docs/.ready-docs
 # Lines of the chaos run that are shown: faults, rows of the table, errors and the summary.
 RELIABILITY_LINES := ^(chaos +\||\| |E  |FAILED|ERROR|=)
-TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
+# What the version of TensorFlow decides: tf.estimator beside ours, public names and old programs,
+# Keras 2, checkpoints and exports, variables and devices, graphs that are searched. Our formulas,
+# processes, texts and reports are tested on one TensorFlow only; for the names and arguments of
+# TensorFlow that they use there is tests/test_used_names.py.
+TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
+	$(wildcard tests/replicate/test_*.py) \
+	$(addprefix tests/replicate/,batch_norm canned/test_optimizers.py compat export graph_ops \
+		keras_model saved tower variables) \
+	$(addprefix tests/replicate/estimator/,checkpoints $(patsubst %,test_%.py, \
+		estimator evaluating exporting keras_names session training warm_start)) \
+	$(addprefix tests/kfac/,graph_search keras registration test_old_names.py test_optimizer.py)
 
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE

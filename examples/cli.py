@@ -164,14 +164,7 @@ def show(label: str, text: object) -> None:
 
 
 def show_start(checkpoint: str | None, step: int, folder: str, last_step: int | None) -> None:
-    """Prints the step at which training starts.
-
-    Args:
-      checkpoint: Path of the run's newest checkpoint, or None.
-      step: Global step of that checkpoint.
-      folder: Directory of the checkpoints.
-      last_step: The step to train to, or None if training has no last step.
-    """
+    """Prints the step at which training starts; without a `last_step` it has no end."""
     plan = f"continuing at step {step}"
     if last_step is not None and step >= last_step:
         plan = f"complete at step {step}, nothing to train up to step {last_step}"
@@ -336,14 +329,10 @@ def read_run_flags() -> RunSettings:
 
 
 def flags_without_effect(names: Iterable[str], *, needs: str, met: bool) -> list[str]:
-    """Returns one message for each given flag that has no effect in this run.
+    """Returns one message for each given flag that has no effect in this run, none if `met`.
 
-    For example, `--damping` has no effect unless K-FAC trains.
-
-    Args:
-      names: Names of the flags. Flags that were not given on the command line never count.
-      needs: The condition that gives them an effect, such as "--optimizer=kfac".
-      met: True if the condition holds in this run; then the result is empty.
+    For example, `--damping` has no effect unless K-FAC trains: it needs "--optimizer=kfac". Flags
+    that were not given on the command line never count.
     """
     if met:
         return []

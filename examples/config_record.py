@@ -26,10 +26,7 @@ class ConfigRecord(v1.train.SessionRunHook):
     def __init__(self, estimator: replicate.Estimator, folder: str = "", **settings: Any) -> None:
         """Writes nothing yet.
 
-        Args:
-          estimator: Trains with this hook; its config is written.
-          folder: Directory of the file; "" for that of the checkpoints.
-          **settings: Further settings by name, as for `cli.record_config`.
+        The folder "" is that of the checkpoints. Further settings are as for `cli.record_config`.
         """
         self._estimator = estimator
         self._folder = folder or estimator.model_dir

@@ -59,10 +59,9 @@ def load(data_dir: str | None = None) -> Dataset:
 
 
 def load_digits() -> Dataset:
-    """Loads scikit-learn's digits, split once and for all into 1,437 to train and 360 to test.
+    """Loads scikit-learn's digits of 8x8, split once and for all: 1,437 to train and 360 to test.
 
-    Returns:
-      A Dataset of 8x8 images. The split has a fixed seed and is stratified by digit.
+    The split has a fixed seed and is stratified by digit.
     """
     from sklearn.datasets import load_digits as bundled_digits  # noqa: PLC0415
     from sklearn.model_selection import train_test_split  # noqa: PLC0415
@@ -114,14 +113,9 @@ def load_idx(data_dir: str) -> Dataset:
 
 
 def read_idx(path: Path, rank: int) -> np.ndarray:
-    """Reads one IDX file of unsigned bytes.
+    """Reads one IDX file of unsigned bytes, gunzipped on the way if its name ends in .gz.
 
-    Args:
-      path: The file; gunzipped on the way if its name ends in .gz.
-      rank: Required number of dimensions: 3 for images, 1 for labels.
-
-    Returns:
-      uint8 array of that rank.
+    `rank` is the required number of dimensions: 3 for images, 1 for labels.
 
     Raises:
       ValueError: The file cannot be read, or is not a whole IDX file of that rank.
@@ -190,10 +184,7 @@ def training_examples(
 ) -> Examples:
     """Returns the training examples of the tutorials.
 
-    Args:
-      data_dir: As in `load`.
-      use_fake_data: True: return 1,024 images of noise instead, as large as MNIST's.
-      seed: Of the noise.
+    With fake data they are 1,024 images of noise, as large as MNIST's.
 
     Raises:
       ValueError: As in `load_idx`.

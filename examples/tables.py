@@ -26,15 +26,7 @@ class Rows(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Training set and test set of a table.
-
-    Attributes:
-      name: Name to print.
-      columns: Name of each column, which is also the key of its feature.
-      classes: Number of classes.
-      train: Training set.
-      test: Test set.
-    """
+    """Training set and test set of a table. Columns' names are also the keys of their features."""
 
     name: str
     columns: tuple[str, ...]
@@ -44,7 +36,7 @@ class Table(NamedTuple):
 
 
 def load(name: str) -> Table:
-    """Loads one of scikit-learn's tables, with two fifths of its rows as the test set.
+    """Loads one of scikit-learn's tables in `NAMES`, with two fifths of its rows as the test set.
 
     The split has a fixed seed and is stratified by class.
     """
@@ -105,7 +97,7 @@ def numeric_columns(table: Table) -> list[Any]:
 
 
 def bucketized_column(table: Table, key: str, buckets: int) -> Any:
-    """Returns a feature column of the buckets of one column.
+    """Returns a feature column of the buckets, at least two, of one column.
 
     Each bucket has about as many rows of the training set.
     """

@@ -65,6 +65,7 @@ def for_canned(
     cov_update_every: int = 10,
     num_burnin_steps: int = 0,
     spread_inverses: bool = False,
+    spread_first_inverses: bool = False,
     inverse_delay: int = 0,
     cov_ema_decay: Scalar = 0.95,
     estimation_mode: str | None = None,
@@ -96,10 +97,11 @@ def for_canned(
       momentum_type: As for `KfacOptimizer`.
       norm_constraint: c > 0 bounds the squared Fisher norm of a step. None means no bound; the
         "qmodel" types require None.
-      invert_every: As for `PeriodicInvCovUpdateKfacOpt`, like the next five.
+      invert_every: As for `PeriodicInvCovUpdateKfacOpt`, like the next six.
       cov_update_every: Steps between two updates of the averages.
       num_burnin_steps: Runs at the beginning that only update the averages.
       spread_inverses: True to compute some of the inverses in each step.
+      spread_first_inverses: True to do so from the first step on.
       inverse_delay: Steps beside which a thread computes the inverses, 0 to compute them in a step.
       cov_ema_decay: Weight of the past per step, in [0, 1].
       estimation_mode: One of "gradients", "curvature_prop", "exact", "curvature_prop_GGN" and
@@ -132,6 +134,7 @@ def for_canned(
         "cov_update_every": cov_update_every,
         "num_burnin_steps": num_burnin_steps,
         "spread_inverses": spread_inverses,
+        "spread_first_inverses": spread_first_inverses,
         "inverse_delay": inverse_delay,
         "cov_ema_decay": cov_ema_decay,
         "use_weight_decay": use_weight_decay,

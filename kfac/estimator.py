@@ -29,8 +29,8 @@ from kfac.curvature.backward_pass import (
 from kfac.curvature.block_products import (
     ServedFunctions,
     VectorsAndVariables,
-    identity_product,
     join_blocks,
+    product_or_identity,
     split_into_blocks,
 )
 from kfac.curvature.estimation_modes import MODES, mode_of
@@ -335,9 +335,12 @@ class FisherEstimator:
         products = []
         for block, vector, device in zip(blocks, vectors, devices, strict=True):
             with v1.device(device):
-                start = identity_product(block, function, vector) if from_identity else None
-                product = block.multiply_function(function, vector, transpose)
-                products.append(product if start is None else start.unless_computed(product))
+                multiply = functools.partial(block.multiply_function, function, vector, transpose)
+                products.append(
+                    product_or_identity(block, function, vector, multiply)
+                    if from_identity
+                    else multiply()
+                )
         return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
 
     def multiply(

@@ -19,7 +19,7 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.protocols import SHARED, VARIABLE_NOTES
-from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
+from kfac.registration import convolutions, dense_layers, losses, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -37,10 +37,9 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.completeness import check_towers, check_uses, check_variables
-from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
-from kfac.registration.report import curvature_report
+from kfac.registration.report import Decision, curvature_report, decision_lines
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
@@ -172,7 +171,7 @@ class LayerCollection:
     register_depthwise_conv2d = _of_layers(convolutions.register_depthwise_conv2d)
     register_separable_conv2d = _of_layers(convolutions.register_separable_conv2d)
     register_conv2d_multi = _of_layers(convolutions.register_conv2d_multi)
-    register_block = _of_layers(own_blocks.register_block)
+    register_block = _of_layers(dense_layers.register_block)
     define_linked_parameters = _of_layers(LayerTable.define_linked_parameters)
     make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
 

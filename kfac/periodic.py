@@ -25,6 +25,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         num_burnin_steps: int = 0,
         *,
         spread_inverses: bool = False,
+        spread_first_inverses: bool = False,
         inverse_delay: int = 0,
         cov_ema_decay: Scalar = 0.95,
         **kwargs: Any,
@@ -41,6 +42,9 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           spread_inverses: True to compute all inverses at the first step, and from then on some
             of them in each step, so that no step pays for all: each is computed every
             `invert_every` steps, which must be an int then.
+          spread_first_inverses: True to spread the first inverses like the later ones, for a fast
+            first step on large networks. Needs `spread_inverses`. Until both of its factors are
+            inverted, a layer moves along its scaled gradient, see `KfacOptimizer`.
           inverse_delay: d, steps from the averages that inverses are computed from to the first use
             of these inverses, ≥ 0 and < `invert_every`, which must be an int for d > 0. With 0 a
             step computes inverses for itself. Above 0 they are computed from a copy of the averages
@@ -58,7 +62,12 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
             `KfacOptimizer`.
         """
         periods = RefreshPeriods(
-            invert_every, cov_update_every, num_burnin_steps, spread_inverses, inverse_delay
+            invert_every,
+            cov_update_every,
+            num_burnin_steps,
+            spread_inverses,
+            spread_first_inverses,
+            inverse_delay,
         )
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval

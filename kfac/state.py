@@ -212,10 +212,10 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
       make_op: Called once, perhaps inside a branch, so it must not make variables. What it makes
         can assign resource variables, but in a function no reference variables.
     """
-    if v1.get_default_graph().building_function:
+    if is_in_function():
         return _run_in_branch(condition, make_op)
+    otherwise, wanted = _branches(condition, "run_if")
     with v1.device(_conditions_on_cpu):
-        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition, name="run_if")
         wanted = tf.identity(wanted)
     with v1.control_dependencies([wanted]):
         done = make_op()
@@ -223,6 +223,46 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
         with v1.control_dependencies([done]):
             ended = tf.identity(wanted)
         return group(tf.raw_ops.Merge(inputs=[otherwise, ended]).output)
+
+
+def is_in_function() -> bool:
+    """Returns True if the graph that is being built is that of a function."""
+    return bool(v1.get_default_graph().building_function)
+
+
+def either(
+    condition: Tensor, first: Callable[[], Sequence[Tensor]], second: Callable[[], Sequence[Tensor]]
+) -> list[Tensor]:
+    """Returns what one of two functions makes. The operations of the other one do not run.
+
+    Not to be called in a function.
+
+    Args:
+      condition: bool []; true for the first one.
+      first: Called once.
+      second: Called once; returns Tensors of the same dtypes and shapes.
+    """
+    branches = zip(_branches(condition, "either"), (second, first), strict=True)
+    results = []
+    for branch, make in branches:
+        with v1.device(_conditions_on_cpu):
+            pivot = tf.identity(branch)
+        with v1.control_dependencies([pivot]):
+            results.append([tf.identity(tensor) for tensor in make()])
+    chosen = []
+    for pair in zip(*results, strict=True):
+        chosen.append(tf.raw_ops.Merge(inputs=list(pair)).output)
+        chosen[-1].set_shape(pair[0].shape)
+    return chosen
+
+
+def _branches(condition: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Returns two Tensors bool [], of which the second is dead if a condition is false, else one.
+
+    Operations that wait for a dead Tensor do not run.
+    """
+    with v1.device(_conditions_on_cpu):
+        return tuple(tf.raw_ops.Switch(data=condition, pred=condition, name=name))
 
 
 def _run_in_branch(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
@@ -244,8 +284,8 @@ def known_after(condition: Tensor, done: Operation) -> Tensor:
       condition: bool [].
       done: The operation.
     """
+    otherwise, wanted = _branches(condition, "known_after")
     with v1.device(_conditions_on_cpu):
-        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition, name="known_after")
         with v1.control_dependencies([done]):
             wanted = tf.identity(wanted)
         return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 def different_variables(copies: Sequence[tuple[str, Iterable[str]]], difference: str) -> ValueError:
     """Returns the error for a copy that makes other variables than the first.
 
-    Args:
-      copies: Name of the first and of the later copy, each with the variables that it made.
-      difference: The first difference, as "it also makes b".
+    `copies` are the names of the first and of the later copy, each with the variables that it made.
+    The difference is the first one, as "it also makes b".
     """
     (first, of_first), (later, of_later) = copies
     return ValueError(
@@ -25,11 +24,7 @@ def different_variables(copies: Sequence[tuple[str, Iterable[str]]], difference:
 
 
 def different_optimizer_calls(counts: Sequence[int]) -> ValueError:
-    """Returns the error for towers that made different numbers of optimizer calls.
-
-    Args:
-      counts: Number of calls of each tower.
-    """
+    """Returns the error for towers that made different numbers of optimizer calls."""
     found = ", ".join(f"tower {index} made {count}" for index, count in enumerate(counts))
     return ValueError(
         f"Towers disagree: each call of model_fn was supposed to make the same optimizer calls "
@@ -39,11 +34,7 @@ def different_optimizer_calls(counts: Sequence[int]) -> ValueError:
 
 
 def different_metrics(counts: Sequence[int]) -> ValueError:
-    """Returns the error for towers that made different numbers of metric variables.
-
-    Args:
-      counts: Number of metric variables of each tower.
-    """
+    """Returns the error for towers that made different numbers of metric variables."""
     expected = counts[0]
     index = next(index for index, count in enumerate(counts) if count != expected)
     return ValueError(

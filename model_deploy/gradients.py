@@ -39,15 +39,11 @@ def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None)
 
 
 def add_in_order(tensors: Sequence[Tensor], name: str | None = None) -> Tensor:
-    """Sums tensors of one shape with the same rounding in each run.
+    """Sums tensors of one shape, at least one, with the same rounding in each run.
 
     `add_n` starts with the first operand whose memory it may reuse. Which one that is depends on
     what else has been computed by then. So the first of three or more operands is copied, and its
     memory can always be reused.
-
-    Args:
-      tensors: At least one.
-      name: Name of the resulting operation.
     """
     first, *others = tensors
     if len(others) > 1:

@@ -20,13 +20,10 @@ _LOCAL = frozenset({v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES}
 
 
 def is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
-    """Returns True if a variable is local to one worker.
+    """Returns True if a variable, given the arguments of its creator, is local to one worker.
 
     Variables of Keras metrics are local, too. Keras puts them into no collection and requests the
     sum over the replicas.
-
-    Args:
-      arguments: Arguments of the variable creator or of `get_variable`.
     """
     collections = arguments.get("collections")
     if collections is None:
@@ -41,10 +38,8 @@ def is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
 def current_task() -> Device:
     """Returns job and task of an operation without state in the active device scopes.
 
-    It adds such an operation to the graph to find out.
-
-    Returns:
-      A device such as `/job:worker/task:1`; "" if the scopes name no job.
+    It adds such an operation to the graph to find out. The device is such as `/job:worker/task:1`,
+    or "" if the scopes name no job.
     """
     with v1.control_dependencies(None), v1.name_scope(None):
         device = tf.DeviceSpec.from_string(tf.no_op(name="current_task/here").device or "")
@@ -56,9 +51,8 @@ def current_task() -> Device:
 def on_task(task: Device, device: Device) -> Device:
     """Returns a device of the same type and index on another task.
 
-    Args:
-      task: Job and task, as `current_task` returns them; "" returns `device` unchanged.
-      device: A device of any task, or without a task.
+    The task is as `current_task` returns it; "" returns `device` unchanged. The device is one of
+    any task, or without a task.
     """
     if not task:
         return device
@@ -73,10 +67,7 @@ def local_variables_on(task: Device) -> Iterator[None]:
 
     Local variables are those in LOCAL_VARIABLES or METRIC_VARIABLES, and those of Keras metrics.
     Device functions still choose among the devices of the task, but the job that they or the model
-    set is ignored.
-
-    Args:
-      task: Job and task, or only the job; "" changes nothing.
+    set is ignored. The task is job and task, or only the job; "" changes nothing.
     """
 
     def create(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:

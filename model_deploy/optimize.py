@@ -60,15 +60,10 @@ def optimize_clones(
 def clone_losses(
     clones: Sequence[Clone], regularization_losses: Sequence[Tensor] | None = None
 ) -> list[tuple[Clone, Tensor]]:
-    """Builds the loss of each clone; that of the first clone includes regularization.
+    """Builds the loss of each clone that has one; that of the first clone includes regularization.
 
-    Args:
-      clones: Clones of `create_clones`.
-      regularization_losses: As for `optimize_clones`.
-
-    Returns:
-      (clone, scalar) for each clone that has a loss. Their sum is the mean of the clones' own
-      losses plus regularization.
+    Their sum is the mean of the clones' own losses plus regularization, which is as for
+    `optimize_clones`.
     """
     if regularization_losses is None:
         regularization_losses = _collected_regularization(clones)

@@ -15,11 +15,8 @@ MIN_PIECE_BYTES = 1024
 class GradientSize(NamedTuple):
     """Size of a gradient, equal in all copies, and the place of its variable.
 
-    Attributes:
-      elements: Number of its elements, ≥ 0.
-      element_bytes: Bytes of an element.
-      kind: Gradients of one kind may share a pack.
-      home: Copy on whose device the variable is; None if it is elsewhere.
+    Gradients of one kind may share a pack. `home` is the copy on whose device the variable is; None
+    if it is elsewhere.
     """
 
     elements: int
@@ -29,13 +26,7 @@ class GradientSize(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Neighbouring elements of a flattened gradient.
-
-    Attributes:
-      gradient: Position of the gradient.
-      start: First element.
-      elements: Number of elements.
-    """
+    """Neighbouring elements of the flattened gradient at position `gradient`, from `start`."""
 
     gradient: int
     start: int
@@ -43,11 +34,9 @@ class Piece(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """Pieces that cross from device to device as one tensor.
+    """Pieces that cross from device to device as one tensor, in order.
 
-    Attributes:
-      owner: Copy on whose device they are added up.
-      pieces: The pieces, in order.
+    They are added up on the device of the copy `owner`.
     """
 
     owner: int
@@ -61,15 +50,9 @@ def plan_reduction(
 
     A gradient at the end of one part of the row and the start of the next is cut, unless a piece
     would be smaller than `MIN_PIECE_BYTES`. Gradients whose variables are on the device of copy k
-    lie in the row where part k is, so that most of them stay there.
-
-    Args:
-      gradients: Sizes of the gradients.
-      copies: Number of copies, ≥ 1.
-      pack_bytes: Most bytes of a pack of several pieces; None: each piece is a pack.
-
-    Returns:
-      Packs that contain each element of each gradient once.
+    lie in the row where part k is, so that most of them stay there. A pack of several pieces has at
+    most `pack_bytes`; None: each piece is a pack. The packs contain each element of each gradient
+    once.
     """
     total = sum(_bytes(size) for size in gradients)
     part_bytes = max(total / copies, MIN_PIECE_BYTES)

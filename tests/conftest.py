@@ -9,11 +9,15 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import contextlib
 import gc
+import importlib.util
 import itertools
 import multiprocessing
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
@@ -42,6 +46,7 @@ hypothesis.settings.load_profile("repeatable")
 
 v1 = tf.compat.v1
 LOGICAL_CPUS = 8
+ROOT = Path(__file__).parents[1]
 
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
@@ -131,6 +136,19 @@ def graph():
     with tf.Graph().as_default() as graph:
         tf.compat.v1.set_random_seed(0)
         yield graph
+
+
+@pytest.fixture(scope="session")
+def evaluate():
+    """Runs tensors of the default graph in a new session, which initialises all variables."""
+
+    def run(fetches, feed=None):
+        starts = v1.global_variables_initializer(), v1.local_variables_initializer()
+        with v1.Session() as session:
+            session.run([*starts, v1.tables_initializer()])
+            return session.run(fetches, feed)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -278,5 +296,44 @@ def run_python(start_python):
         child.stdin.close()
         printed = child.communicate(timeout)
         return Ended(child.returncode, *printed)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_command():
+    """Runs Python with arguments, as from a shell: where its own start is what a test is about."""
+
+    def run(*arguments, folder=ROOT, code=0, timeout=110):
+        kept = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=folder,
+            env={**kept, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr[-3000:]
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_tensorflow1(run_python):
+    """Runs a program of TensorFlow 1 in a folder, as `python -m replicate.compat` does.
+
+    Returns what it printed. `test_runner.py` starts the runner from a shell, this starts a fork.
+    """
+    runner = "import runpy; runpy.run_module('replicate.compat', None, '__main__', True)"
+    # The runner chooses it where TensorFlow is not loaded yet.
+    keras = {"TF_USE_LEGACY_KERAS": "1"} if importlib.util.find_spec("tf_keras") else {}
+
+    def run(folder, *arguments, timeout=110):
+        done = run_python(runner, *arguments, folder=folder, environment=keras, timeout=timeout)
+        assert done.code == 0, done.err[-3000:]
+        return done
 
     return run

@@ -24,14 +24,21 @@ NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.py"))
 LINKING = [*PAGES, *NOTEBOOKS, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
 LINKING += sorted((ROOT / "examples").rglob("README.md"))
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
-PROGRAMS = [
-    pytest.param(program, id=f"{page.relative_to(DOCS).with_suffix('')}-{number}")
-    for page in PAGES
-    for number, program in enumerate(PROGRAM.findall(page.read_text()))
-]
+NOT_ON_THE_WHEEL = re.search(
+    r"^left_out=(\S+)$", (ROOT / "tools" / "try_wheel.sh").read_text(), re.MULTILINE
+)[1].split(",")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+def programs():
+    """The programs of all pages; those that `make build` runs on the wheel are slow here."""
+    for page in PAGES:
+        for number, program in enumerate(PROGRAM.findall(page.read_text()), start=1):
+            name = f"{page.stem}_{number}.py"
+            is_tried = page.parent.name == "howto" and name not in NOT_ON_THE_WHEEL
+            yield pytest.param(program, id=name, marks=[pytest.mark.slow] * is_tried)
+
+
+@pytest.mark.parametrize("program", programs())
 def test_program_runs(program, tmp_path, run_python):
     done = run_python(program, folder=tmp_path, quick=True)
     assert done.code == 0, done.err

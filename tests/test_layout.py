@@ -239,11 +239,15 @@ def writes_environment(node):
     return False
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_source_does_nothing_forbidden(path):
-    tree = ast.parse((ROOT / path).read_text())
-    found = sorted(reason for _, reason in forbidden(tree))
-    assert found == ALLOWED.get(str(path), [])
+@pytest.fixture(scope="module")
+def trees():
+    """The syntax trees of all sources, by path."""
+    return {str(path): ast.parse((ROOT / path).read_text()) for path in SOURCES}
+
+
+def test_sources_do_nothing_forbidden(trees):
+    found = {path: sorted(reason for _, reason in forbidden(tree)) for path, tree in trees.items()}
+    assert {path: reasons for path, reasons in found.items() if reasons} == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -281,9 +285,8 @@ def test_tests_stand_in_the_folders_of_the_packages():
     assert sorted(map(str, tests - sources)) == [], "folders of tests without modules"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_module_has_a_docstring(path):
-    assert ast.get_docstring(ast.parse((ROOT / path).read_text()))
+def test_modules_have_docstrings(trees):
+    assert [path for path, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -296,10 +299,9 @@ def test_public_names_are_the_agreed_ones(package):
     assert sorted(importlib.import_module(package).__all__) == sorted(PUBLIC[package])
 
 
-@pytest.mark.parametrize(
-    ("package", "name"), [(package, name) for package in PACKAGES for name in PUBLIC[package]]
-)
-def test_public_name_is_there_and_documented(package, name):
-    public = getattr(importlib.import_module(package), name)
-    if inspect.isclass(public) or inspect.isroutine(public) or inspect.ismodule(public):
-        assert inspect.getdoc(public)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_documented(package):
+    public = {name: getattr(importlib.import_module(package), name) for name in PUBLIC[package]}
+    kinds = (inspect.isclass, inspect.isroutine, inspect.ismodule)
+    documented = [name for name, value in public.items() if any(is_a(value) for is_a in kinds)]
+    assert [name for name in documented if not inspect.getdoc(public[name])] == []

@@ -9,7 +9,7 @@ import tensorflow as tf
 import kfac
 from benchmarks import harness
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, random_images
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, random_images
 from benchmarks.rivals.resnets import mean_loss
 
 v1 = tf.compat.v1
@@ -35,13 +35,8 @@ class Program:
                 loss = mean_loss(chosen.logits(images))
                 self._train = v1.train.MomentumOptimizer(1e-3, 0.9).minimize(loss)
             else:
-                used = images[: math.ceil(curvature_share * images.shape[0])]
-                logits = chosen.logits(used)
                 layers = kfac.LayerCollection()
-                register(layers, logits)
-                if curvature_share < 1:
-                    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
-                        logits = chosen.logits(images)
+                logits = registered_logits(chosen, images, layers, curvature_share)
                 optimizer = make_kfac(layers, spread_inverses=True)
                 self._train = optimizer.minimize(mean_loss(logits))
             initializer = v1.global_variables_initializer()
@@ -54,6 +49,27 @@ class Program:
         return [harness.mean_seconds(step, 1) for _ in range(steps)]
 
 
+def registered_logits(
+    network: Network, images: Any, layers: kfac.LayerCollection, curvature_share: float
+) -> Any:
+    """Builds a network, registers it, and returns the logits of all images.
+
+    Args:
+      network: The network.
+      images: [batch, side, side, 3].
+      layers: Layer collection.
+      curvature_share: Share of the images that K-FAC's averages are made of. Below 1, the network
+        is built for these first, with the same weights.
+    """
+    if curvature_share == 1:
+        logits = network.logits(images)
+        register(layers, logits)
+        return logits
+    register(layers, network.logits(images[: math.ceil(curvature_share * int(images.shape[0]))]))
+    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+        return network.logits(images)
+
+
 def register(layers: kfac.LayerCollection, logits: Any) -> None:
     """Registers the layers and the loss of a network in the default graph."""
     # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
@@ -62,12 +78,17 @@ def register(layers: kfac.LayerCollection, logits: Any) -> None:
     layers.auto_register_layers()
 
 
-def make_kfac(layers: kfac.LayerCollection, *, spread_inverses: bool) -> Any:
-    """Returns K-FAC as the benchmarks set it for residual networks."""
+def make_kfac(layers: kfac.LayerCollection, **settings: bool) -> Any:
+    """Returns K-FAC as the benchmarks set it for residual networks.
+
+    Args:
+      layers: Layer collection.
+      **settings: `spread_inverses` and `spread_first_inverses`.
+    """
     return kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=INVERT_EVERY,
         cov_update_every=AVERAGE_EVERY,
-        spread_inverses=spread_inverses,
+        **settings,
         learning_rate=1e-4,
         momentum=0.9,
         damping=0.01,

@@ -74,10 +74,11 @@ def measure_here(case: Case) -> Record:
         tf.compat.v1.disable_v2_behavior()
     else:
         tf.compat.v1.disable_eager_execution()
+    curvature = start_programs.Curvature(
+        FLAGS.spread_inverses, FLAGS.spread_first_inverses, FLAGS.curvature_share
+    )
     return first_step.measure(
-        lambda: start_programs.build(
-            case.network, case.optimizer, devices, spread_inverses=FLAGS.spread_inverses
-        )
+        lambda: start_programs.build(case.network, case.optimizer, devices, curvature)
     )
 
 
@@ -90,6 +91,8 @@ def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
             f"--optimizer={case.optimizer}",
             f"--towers={case.towers}",
             f"--spread_inverses={FLAGS.spread_inverses}",
+            f"--spread_first_inverses={FLAGS.spread_first_inverses}",
+            f"--curvature_share={FLAGS.curvature_share}",
         ]
         command = [sys.executable, "-m", "benchmarks.start", "--here", *options]
     else:
@@ -180,7 +183,11 @@ def define_flags() -> None:
     )
     flags.DEFINE_multi_enum("optimizer", list(OPTIMIZERS), OPTIMIZERS, "May be repeated.")
     flags.DEFINE_multi_integer("towers", [1, 4], "Towers; may be repeated.", lower_bound=1)
-    flags.DEFINE_bool("spread_inverses", False, "Compute the inverses one by one.")
+    flags.DEFINE_bool("spread_inverses", False, "Compute later inverses in shares.")
+    flags.DEFINE_bool("spread_first_inverses", False, "Compute the first inverses so, too.")
+    flags.DEFINE_float(
+        "curvature_share", 1.0, "Share of the examples in K-FAC's averages, above 0.", 0.001, 1.0
+    )
     flags.DEFINE_integer("repeats", 3, "Starts of each case.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the times to.")

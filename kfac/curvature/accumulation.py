@@ -29,19 +29,12 @@ v1 = tf.compat.v1
 class BatchSums:
     """The moments of factors, added up since the last update of their averages.
 
-    Attributes:
-      variables: One variable [entries + 1] per factor, in the dtype of the statistic: the sum
-        over the examples and, at the end, their number.
-      refused: int64 variable []: number of batches that were left out because they were not finite.
+    `variables` has one [entries + 1] per factor, in the dtype of the statistic, where its average
+    is: the sum over the examples and, at the end, their number. `refused`, int64 [], counts the
+    batches that were left out because they were not finite.
     """
 
     def __init__(self, factors: Sequence[FisherFactor], places: Sequence[Place]) -> None:
-        """Makes the variables.
-
-        Args:
-          factors: All factors.
-          places: Place of each factor's average.
-        """
         self._factors = factors
         self._places = places
         self.variables: list[Variable] = [
@@ -65,14 +58,10 @@ class BatchSums:
             return tf.equal(read(smallest)[-1], 0)
 
     def added(self, substitutes: Substitutes, is_finite: Tensor) -> list[Change]:
-        """Adds a batch to all sums if all of it is finite, else to none.
+        """Adds a batch to all sums if all of it is finite, else to none; returns the changes.
 
-        Args:
-          substitutes: Tensors to use instead of those that the factors were made with.
-          is_finite: bool [], true if the losses of the batch are finite.
-
-        Returns:
-          The changes of `variables` and of `refused`.
+        The substitutes replace tensors that the factors were made with. `is_finite`, bool [], is
+        true if the losses of the batch are finite.
         """
         devices = [place.compute for place in self._places]
         moments = batch_moments(self._factors, devices, substitutes)
@@ -90,10 +79,7 @@ class BatchSums:
         return [*changes, Addition(self.refused, refused)]
 
     def taken(self, indices: Sequence[int]) -> tuple[list[Tensor], list[Change]]:
-        """Takes some factors' statistics out of the sums, on the devices of the sums.
-
-        Args:
-          indices: Positions of the factors.
+        """Takes statistics of the factors `indices` out of the sums, on the devices of the sums.
 
         Returns:
           (statistics, changes): the statistics of everything that was added, NaN if nothing was;

@@ -23,11 +23,9 @@ LARGE_STATISTIC = 2**24
 
 
 class Batch(NamedTuple):
-    """A batch of examples.
+    """A batch of examples: tensors to use instead of those that the factors were made with.
 
-    Attributes:
-      substitutes: Tensors to use instead of those that the factors were made with.
-      is_finite: bool [], true if its losses are finite.
+    `is_finite`, bool [], is true if its losses are finite.
     """
 
     substitutes: Substitutes
@@ -45,14 +43,8 @@ def fold_batch(
     device, so the memory for them is needed only once. A factor that cannot predict if its
     statistic will be finite computes it before, even if it is large.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's statistic.
-      batch: The batch.
-      ema_decay: β, weight of the past.
-
-    Returns:
-      The changes of their `cov_variables`, factor after factor.
+    Returns the changes of the factors' `cov_variables`, factor after factor. `ema_decay` is β, the
+    weight of the past.
     """
     if current_workers() is not None:
         moments = batch_moments(factors, devices, batch.substitutes)
@@ -98,17 +90,10 @@ def fold_statistics(
     ema_decay: Scalar,
     is_finite: Tensor | None = None,
 ) -> list[Change]:
-    """Folds statistics into averages, unless one of them is not finite.
+    """Folds a statistic of each factor into averages, unless one of them is not finite.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's update.
-      statistics: The statistic of each factor.
-      ema_decay: β, weight of the past.
-      is_finite: bool [], false if nothing may be folded whatever the statistics are.
-
-    Returns:
-      The changes of their `cov_variables`, factor after factor.
+    Nothing is folded either if `is_finite`, bool [], is false. Returns the changes of the factors'
+    `cov_variables`, factor after factor. `ema_decay` is β, the weight of the past.
     """
     checked = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
@@ -127,12 +112,7 @@ def fold_statistics(
 
 
 class _Scalars(NamedTuple):
-    """Scalars of a factor's update.
-
-    Attributes:
-      decay: β in the factor's dtype.
-      tally: The new weight of the average, and the number of refusals.
-    """
+    """Scalars of a factor's update: β in its dtype; the new weight and the number of refusals."""
 
     decay: Tensor
     tally: Tally
@@ -141,14 +121,7 @@ class _Scalars(NamedTuple):
 def _shared_scalars(
     factors: Sequence[FisherFactor], devices: Sequence[str], accept: Tensor, ema_decay: Scalar
 ) -> list[_Scalars]:
-    """Returns the scalars of each factor, those on the same device computed together.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's update.
-      accept: bool [], true if the batch is accepted.
-      ema_decay: β.
-    """
+    """Returns the scalars of each factor, those on the same device computed together."""
     together: dict[tuple[str, DType], list[int]] = {}
     for index, (factor, device) in enumerate(zip(factors, devices, strict=True)):
         together.setdefault((device, factor.dtype), []).append(index)

@@ -24,12 +24,10 @@ v1 = tf.compat.v1
 class BackwardPass(NamedTuple):
     """Signals that arrive at the tensors of the statistics.
 
-    Attributes:
-      gradients: Gradients by [source][tensor]; None where a source does not reach a tensor.
-      of_variables: Gradients by [source][variable].
-      is_finite: bool [], true if all the losses are finite. With ReLUs a loss of NaN can have
-        finite gradients, which mean nothing.
-      next_step: int64 [], the step of random draws after this pass.
+    Gradients are by [source][tensor], None where a source does not reach a tensor, and by
+    [source][variable]. `is_finite`, bool [], is true if all the losses are finite: with ReLUs a
+    loss of NaN can have finite gradients, which mean nothing. `next_step`, int64 [], is the step of
+    random draws after this pass.
     """
 
     gradients: tuple[tuple[Tensor | None, ...], ...]
@@ -46,15 +44,10 @@ def propagate_back(
     step: Tensor,
     colocate: bool,
 ) -> BackwardPass:
-    """Builds one pass.
+    """Builds one pass to tensors, layer outputs or parameters, and to further variables.
 
-    Args:
-      mode: The estimation mode, which makes the signals.
-      losses: The registered losses.
-      tensors: Tensors to propagate to: layer outputs, or parameters.
-      variables: Further variables to propagate to; losses need not depend on them.
-      step: int64 [], the step of random draws.
-      colocate: True to run the pass on the devices of the forward pass.
+    Losses need not depend on these variables. `step`, int64 [], is that of random draws. `colocate`
+    runs the pass on the devices of the forward pass.
 
     Raises:
       ValueError: No source reaches some of the tensors; the message names them.
@@ -94,17 +87,10 @@ def _differentiate(
 
 
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
-    """Returns the gradients of one block's tensors, by [source].
+    """Returns the gradients of one block's tensors for each source, structured as the tensors.
 
-    Sources that reach none of them are left out, as they add nothing. Other gaps become zeros.
-
-    Args:
-      backward: The pass.
-      first: Number of the block's first tensor in the pass.
-      tensors: The block's tensors, which may be nested.
-
-    Returns:
-      For each source a structure like `tensors`.
+    `first` is the number of the first of them in the pass. Sources that reach none of them are left
+    out, as they add nothing. Other gaps become zeros.
     """
     flat = tf.nest.flatten(tensors)
     sources = [of_source[first : first + len(flat)] for of_source in backward.gradients]
@@ -137,13 +123,7 @@ def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
 def first_order_statistics(
     backward: BackwardPass, variables: Sequence[Variable], batch_size: Tensor
 ) -> tuple[Tensor, ...]:
-    """Returns the sum over sources of the gradients of variables, over the batch size.
-
-    Args:
-      backward: A pass to these variables.
-      variables: The variables.
-      batch_size: Number of examples in all towers, [].
-    """
+    """Returns the gradients of variables, summed over sources, over all towers' batch size."""
     statistics = []
     for variable, gradients in zip(
         variables, zip(*backward.of_variables, strict=True), strict=True
@@ -154,15 +134,10 @@ def first_order_statistics(
 
 
 def checked_batch_size(batch_size: Scalar, losses: RegisteredLosses) -> Tensor:
-    """Compares a batch size with the losses.
+    """Compares the number of examples in all towers with the losses; returns it, int [], checked.
 
-    Args:
-      batch_size: Number of examples in all towers.
-      losses: Losses whose inputs must have as many rows over all towers, or a multiple: time steps
-        may be folded into the rows.
-
-    Returns:
-      The batch size, int [], once it is checked.
+    The inputs of a loss must have as many rows over all towers, or a multiple: time steps may be
+    folded into the rows.
 
     Raises:
       ValueError: The batch size does not fit a static number of rows. For other rows an op checks

@@ -6,10 +6,12 @@ estimator.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from kfac._types import Tensor, Variable
+import tensorflow as tf
+
+from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.linalg.damped_functions import (
     ITSELF,
@@ -19,6 +21,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.vectors import choose, scale
+from kfac.state import either, is_in_function
 from kfac.variables import name_of
 
 VectorsAndVariables = Sequence[tuple[Any, Variable]]
@@ -30,10 +33,7 @@ def split_into_blocks(
 ) -> list[Any]:
     """Returns the vectors of each block, structured as the block's parameters.
 
-    Args:
-      blocks: The blocks.
-      vecs_and_vars: A vector for each parameter of each block: a Tensor, or IndexedSlices if the
-        block accepts them.
+    A vector is a Tensor, or IndexedSlices if the block accepts them.
 
     Raises:
       ValueError: A parameter has no vector.
@@ -56,13 +56,7 @@ def split_into_blocks(
 def join_blocks(
     blocks: Sequence[FisherBlock], products: Sequence[Any], variables: Sequence[Variable]
 ) -> list[tuple[Any, Variable]]:
-    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`.
-
-    Args:
-      blocks: The blocks.
-      products: One product per block, structured as the block's parameters.
-      variables: The parameters of all blocks.
-    """
+    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`."""
     found: dict[Any, Any] = {}
     for block, product in zip(blocks, products, strict=True):
         refs = [param.ref() for param in as_tuple(block.params)]
@@ -70,46 +64,31 @@ def join_blocks(
     return [(found[variable.ref()], variable) for variable in variables]
 
 
-class IdentityProduct(NamedTuple):
-    """The product with a function of a damped identity matrix, in place of a block without inverse.
+def product_or_identity(
+    block: FisherBlock, function: MatrixFunction, vector: Any, multiply: Callable[[], Any]
+) -> Any:
+    """Returns a product with a block, or with damped identity matrices before it has its inverse.
 
-    Attributes:
-      has_inverse: bool [], true if the block has its inverse.
-      parts: The product, one part per parameter.
+    The block defines the damping of the identity matrices. `multiply` returns the product with the
+    same function of the block. The vector is structured as the block's parameters.
     """
-
-    has_inverse: Tensor
-    parts: tuple[Any, ...]
-
-    def unless_computed(self, product: Any) -> Any:
-        """Returns `product` if the block has its inverse, else the product with the identity."""
-        pairs = zip(as_tuple(product), self.parts, strict=True)
-        chosen = tuple(choose(self.has_inverse, *pair) for pair in pairs)
-        return chosen if isinstance(product, tuple) else chosen[0]
-
-
-def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) -> IdentityProduct:
-    """Multiplies by a function of a block whose factors are identity matrices.
-
-    Args:
-      block: The block, which defines the damping of the identity matrices.
-      function: The function.
-      vector: Structured as the block's parameters.
-    """
-    has_inverse, eigenvalue = block.has_inverse(), block.identity_eigenvalue()
-    parts = scale(eigenvalue**function.degree, as_tuple(vector))
-    return IdentityProduct(has_inverse, tuple(parts))
+    factor = block.identity_eigenvalue() ** function.degree
+    given = as_tuple(vector)
+    has_inverse = block.has_inverse()
+    if is_in_function() or any(isinstance(part, tf.IndexedSlices) for part in given):
+        product = as_tuple(multiply())
+        pairs = zip(product, scale(factor, given), strict=True)
+        parts = [choose(has_inverse, *pair) for pair in pairs]
+    else:
+        parts = either(has_inverse, lambda: as_tuple(multiply()), lambda: scale(factor, given))
+    return tuple(parts) if block.has_bias else parts[0]
 
 
 @dataclasses.dataclass(frozen=True)
 class ServedFunctions:
     """Functions of the damped matrix whose products are available, besides the matrix itself.
 
-    Attributes:
-      exps: Exponents of the powers.
-      compute_cholesky: True if the Cholesky factor is among them.
-      compute_cholesky_inverse: True if the inverse of the Cholesky factor is among them.
-      further: Other functions.
+    `exps` are exponents of powers; the flags are for the Cholesky factor and its inverse.
     """
 
     exps: tuple[float, ...]
@@ -125,11 +104,7 @@ class ServedFunctions:
         return *map(Power, self.exps), *cholesky, *inverse, *self.further
 
     def check(self, function: MatrixFunction, estimator: str) -> None:
-        """Checks that products with a function are available.
-
-        Args:
-          function: The function.
-          estimator: Name of the estimator, for the error.
+        """Checks that products with a function are available; the error names the estimator.
 
         Raises:
           ValueError: They are not. The message says how the estimator was made, and how to make it.

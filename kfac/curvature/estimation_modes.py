@@ -40,11 +40,9 @@ FISHER, EMPIRICAL_FISHER, GGN = "Fisher", "Empirical_Fisher", "GGN"
 
 
 class Signal(NamedTuple):
-    """One back-propagation: its starts, and the derivatives at each start.
+    """One back-propagation: the tensors to differentiate, and the derivatives at each of them.
 
-    Attributes:
-      starts: Tensors to differentiate.
-      derivatives: Derivatives with respect to each of them; None means ones.
+    None means ones.
     """
 
     starts: list[Tensor]
@@ -52,14 +50,11 @@ class Signal(NamedTuple):
 
 
 class EstimationMode(NamedTuple):
-    """A way to estimate curvature.
+    """A way to estimate the matrix "Fisher", "Empirical_Fisher" or "GGN".
 
-    Attributes:
-      mat_type: Estimated matrix: "Fisher", "Empirical_Fisher" or "GGN".
-      target_mode: Targets on which the losses are evaluated: "data" or "sample".
-      coeff_mode: Power of a loss's coefficient in the signal.
-      make_signals: Function of the evaluated losses, the registered losses and the step of random
-        draws; returns the signals.
+    Losses are evaluated on targets "data" or "sample". `coeff_mode` is the power of a loss's
+    coefficient in the signal. `make_signals` takes the evaluated losses, the registered losses and
+    the step of random draws.
     """
 
     mat_type: str
@@ -173,10 +168,7 @@ MODES: Mapping[str, EstimationMode] = types.MappingProxyType(
 
 
 def mode_of(name: str) -> EstimationMode:
-    """Returns an estimation mode.
-
-    Args:
-      name: A key of `MODES`.
+    """Returns the estimation mode of a name, a key of `MODES`.
 
     Raises:
       ValueError: It is none.

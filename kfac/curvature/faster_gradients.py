@@ -18,12 +18,9 @@ v1 = tf.compat.v1
 
 
 def faster_gradients(grads_and_vars: GradsAndVars) -> list[tuple[Any, Variable]]:
-    """Returns the same gradients, some of them computed in a faster way.
+    """Returns the gradients of one backward pass, some of them computed in a faster way.
 
-    Dense gradients get the static shapes of their variables.
-
-    Args:
-      grads_and_vars: All (gradient, variable) of one backward pass. A gradient may be None.
+    Dense gradients get the static shapes of their variables. A gradient may be None.
     """
     gradients, variables = zip(*grads_and_vars, strict=True)
     masked = mask_before_unpooling(gradients)
@@ -39,11 +36,7 @@ def _summed(gradient: Any, variable: Variable) -> Any:
 
 
 def as_sum(gradient: Tensor) -> Tensor:
-    """Returns the same gradient as a sum, if it is that of the bias of a 2-D convolution.
-
-    Args:
-      gradient: Gradient of any variable, as it was computed.
-    """
+    """Returns a gradient as a sum, if it is that of the bias of a 2-D convolution."""
     op = gradient.op
     if op.type != "BiasAddGrad":
         return gradient

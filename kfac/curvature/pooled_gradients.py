@@ -27,11 +27,7 @@ class _Masked(NamedTuple):
 
 
 def mask_before_unpooling(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Returns the same gradients, some of them masked before un-pooling.
-
-    Args:
-      gradients: All gradients of one backward pass, of layer outputs or of variables.
-    """
+    """Returns all gradients of one backward pass, some of them masked before un-pooling."""
     ends = {gradient.op for gradient in gradients if isinstance(gradient, tf.Tensor)}
     found: dict[Operation, _Masked] = {}
 

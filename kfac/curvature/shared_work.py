@@ -26,10 +26,7 @@ def batch_moments(
 ) -> list[Moment]:
     """Returns the moment of each factor, over the batches of all workers.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's moment.
-      substitutes: Tensors to use instead of those that the factors were made with.
+    The substitutes replace tensors that the factors were made with.
     """
     moments, sent = [], []
     for factor, device in zip(factors, devices, strict=True):
@@ -51,12 +48,7 @@ def batch_moments(
 def inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
     """Computes all registered functions of some factors, divided over the workers by cost.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-
-    Returns:
-      The changes of their `inverse_update_vars`, factor after factor.
+    Returns the changes of their `inverse_update_vars`, factor after factor.
     """
     own = own_factors(factors)
     return from_owners(_updated(factors, devices, own), factors, devices)

@@ -29,19 +29,14 @@ class PhaseTimes:
     """The last duration of each phase."""
 
     def __init__(self) -> None:
-        """Makes no variables yet."""
         self._seconds: dict[str, Variable] = {}
         self._now = tf.timestamp if _may_read_clock() else _unknown
 
     def begin(self, phase: str, after: Sequence[Any] = ()) -> Tensor:
-        """Returns the time at which a phase begins; not to be called in a conditional branch.
+        """Returns the time at which one of `PHASES` begins; not to be called in a branch.
 
-        Some op of the phase must wait for this time, or it may be read too late.
-
-        Args:
-          phase: One of `PHASES`.
-          after: Operations and Tensors that the phase waits for, besides active control
-            dependencies.
+        The phase waits for the operations and Tensors `after`, besides active control dependencies.
+        Some op of the phase must wait for the time returned, or it may be read too late.
         """
         with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after), v1.device(CPU):
             start = self._now()
@@ -59,10 +54,7 @@ class PhaseTimes:
     def end(self, phase: str, start: Tensor, done: Operation) -> Operation:
         """Returns an op that stores the duration of a phase; may be called in a branch.
 
-        Args:
-          phase: One of `PHASES`.
-          start: Result of `begin`.
-          done: Last operation of the phase.
+        `start` is the result of `begin`, `done` the last operation of the phase.
         """
         variable = self._seconds[phase]
         # Clocks of different machines need not agree.

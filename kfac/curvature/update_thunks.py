@@ -17,14 +17,7 @@ VariablesThunk = Callable[[], Sequence[Variable]]
 
 
 class Thunks(NamedTuple):
-    """Functions that make variables and ops; each list is in the order of the factors.
-
-    Attributes:
-      cov_variables: Functions that make the variables of averages.
-      cov_updates: Functions that make the ops that update averages.
-      inv_variables: Functions that make the variables of inverses.
-      inv_updates: Functions that make the ops that update inverses.
-    """
+    """Functions that make variables and update ops, each list in the order of the factors."""
 
     cov_variables: list[VariablesThunk]
     cov_updates: list[Thunk]
@@ -35,13 +28,8 @@ class Thunks(NamedTuple):
 class CurvatureOps(NamedTuple):
     """Ops that update the curvature, and functions that make more such ops, by factor.
 
-    Attributes:
-      cov_updates: Ops that update one average each.
-      cov_update: Op that updates all averages.
-      inv_updates: Ops that update the inverses of one factor each.
-      inv_update: Op that updates all inverses; does not wait for the averages.
-      cov_update_thunks: Functions that make ops like `cov_updates`.
-      inv_update_thunks: Functions that make ops like `inv_updates`.
+    `cov_updates` and `inv_updates` update one average or the inverses of one factor each.
+    `cov_update` updates all averages; `inv_update` all inverses, without waiting for the averages.
     """
 
     cov_updates: list[Operation]

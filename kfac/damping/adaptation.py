@@ -94,13 +94,9 @@ class AdaptationSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DampingSettings:
-    """Settings of the damping.
+    """Settings of the damping λ.
 
-    Attributes:
-      initial: λ, at first. A Variable that adapts is adapted itself.
-      adapts: True if λ adapts.
-      adaptation: Settings of the adaptation.
-      dtype: Dtype of the variables.
+    An `initial` Variable that adapts is adapted itself. `dtype` is that of the variables.
     """
 
     initial: Scalar
@@ -114,15 +110,9 @@ def adapted_damping(
 ) -> Tensor:
     """Returns the new λ: ωλ, λ/ω or λ, within its limits.
 
-    With ρ = ΔL/Δq and ω = decay^interval, λ falls if ρ > `decrease_threshold`, and also if the loss
-    fell although the model foretold a rise; else it rises if ρ < `increase_threshold`, or if the
-    new loss is not finite.
-
-    Args:
-      damping: λ, shape [].
-      loss_change: ΔL = L(θ+δ) − L(θ), shape [].
-      model_change: Δq, shape [].
-      settings: Thresholds and limits.
+    With ρ = ΔL/Δq, ΔL = L(θ+δ) − L(θ) and ω = decay^interval, λ falls if ρ > `decrease_threshold`,
+    and also if the loss fell although the model foretold a rise; else it rises if ρ <
+    `increase_threshold`, or if the new loss is not finite. All have shape [].
     """
     rho = loss_change / model_change
     omega = tf.constant(settings.decay**settings.interval, damping.dtype)
@@ -156,19 +146,15 @@ def is_rejected(loss_change: Tensor, model_change: Tensor, threshold: float) -> 
 class AdaptedDamping(DampingRule):
     """λ in a variable, adapted every so many steps.
 
-    A step that is not finite, and so is not made, is not judged.
+    A step that is not finite, and so is not made, is not judged. `change` keeps Δq of the step that
+    is judged last, or next.
     """
+
+    adapts = True
 
     def __init__(
         self, settings: DampingSettings, losses: TrainingLoss, change: ModelChange
     ) -> None:
-        """Makes no variables yet.
-
-        Args:
-          settings: λ at first, and how to adapt it.
-          losses: The loss before and after a step.
-          change: Keeps Δq of the step that is judged last, or next.
-        """
         self._initial = settings.initial
         self._losses = losses
         self._settings = settings.adaptation
@@ -176,11 +162,6 @@ class AdaptedDamping(DampingRule):
         self._change = change
         self._variables: tuple[Variable, ...] = ()
         self._before_judgement: Tensor | None = None
-
-    @property
-    def adapts(self) -> bool:
-        """True."""
-        return True
 
     @property
     def calibrates(self) -> bool:
@@ -271,11 +252,6 @@ class AdaptedDamping(DampingRule):
         """Returns an op that calibrates λ at the first step, or judges the step before.
 
         Each only where the settings say so.
-
-        Args:
-          counter: int64 [], steps made so far.
-          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
-          seconds: Returns how long each phase of a step took; for the log.
         """
         state: list[Assignment] = []
         if self._settings.is_chief:
@@ -317,14 +293,7 @@ class AdaptedDamping(DampingRule):
     def predict(
         self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
     ) -> StepPrediction | None:
-        """Returns what must be known before the step is made; None if this is not the chief.
-
-        Args:
-          counter: int64 [], steps made so far.
-          accepted: bool [], true if the step is finite, and so is made.
-          model_change: Returns Δq, shape [].
-          dtype: In which to compute.
-        """
+        """Returns what must be known before the step is made; None if this is not the chief."""
         if not self._settings.is_chief:
             return None
         with v1.device(CPU):
@@ -337,12 +306,7 @@ class AdaptedDamping(DampingRule):
         )
 
     def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
-        """Judges a step, after the active control dependencies, or keeps what is needed later.
-
-        Args:
-          prediction: Values that were known before the step.
-          seconds: As in `before_step`.
-        """
+        """Judges a step, after the active control dependencies, or keeps what is needed later."""
         if prediction is None:
             return Verdict([], None)
         state = [_set_if(prediction.due, self._prev_loss, prediction.loss)]
@@ -387,12 +351,7 @@ class AdaptedDamping(DampingRule):
 def make_damping_rule(
     settings: DampingSettings, losses: TrainingLoss, change: ModelChange | None
 ) -> DampingRule:
-    """Returns the damping rule.
-
-    Args:
-      settings: λ at first, and how to adapt it.
-      losses: As in `AdaptedDamping`.
-      change: As in `AdaptedDamping`; needed only if λ adapts.
+    """Returns the damping rule; it needs `change` only if λ adapts, see `AdaptedDamping`.
 
     Raises:
       ValueError: λ does not adapt, but a setting needs it to.

@@ -19,11 +19,7 @@ v1 = tf.compat.v1
 
 
 class _ModelChangeState(NamedTuple):
-    """State that checkpoints of version 0.2.0 lack, for the code that loads them.
-
-    Attributes:
-      variable: The variable that keeps Δq.
-    """
+    """State that checkpoints of version 0.2.0 lack, for the code that loads them: the one of Δq."""
 
     variable: Variable
 
@@ -38,15 +34,12 @@ class _ModelChangeState(NamedTuple):
 
 @typing.final
 class ModelChange:
-    """Δq of the last step for which it is known; NaN before the first."""
+    """Δq of the last step for which it is known; NaN before the first.
+
+    It is known for every step, or only for those to be judged.
+    """
 
     def __init__(self, dtype: DType, every_step: bool) -> None:
-        """Makes no variable yet.
-
-        Args:
-          dtype: Dtype of the variable.
-          every_step: True if Δq is known for every step, False if only for those to be judged.
-        """
         self._dtype = tf.as_dtype(dtype)
         self._every_step = every_step
         self._variable: Variable = None
@@ -74,11 +67,7 @@ class ModelChange:
         return [] if self._variable is None else [self._variable]
 
     def known(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Returns a function that returns Δq; it computes anew only if Δq is not known anyway.
-
-        Args:
-          compute: Computes Δq, shape [].
-        """
+        """Returns a function that returns Δq; it computes anew only if Δq is not known anyway."""
         if not self._every_step:
             return compute
         value = compute()
@@ -92,10 +81,8 @@ class ModelChange:
     ) -> list[Assignment]:
         """Returns the assignment that keeps Δq of a step, or nothing if there is none to keep.
 
-        Args:
-          is_made: bool [], false for a step that changes nothing.
-          prediction: Values that the step is judged by; None if steps never are.
-          model_change: Value that `known` returned.
+        `is_made`, bool [], is false for a step that changes nothing. The prediction is None if
+        steps are never judged. `model_change` is what `known` returned.
         """
         if self._every_step:
             condition, value = is_made, model_change()

@@ -36,13 +36,10 @@ _AFTER = "kfac_after_step"
 
 
 def recomputed(losses: Sequence[Tensor], variables: Iterable[Variable]) -> list[Tensor]:
-    """Returns the losses with the variables as they are after the active control dependencies.
+    """Returns losses with the variables as they are after the active control dependencies.
 
-    Inside a branch, the branch must wait for the step.
-
-    Args:
-      losses: Losses of one graph, of any shape.
-      variables: The variables that a step changes.
+    The losses are of one graph and any shape. The variables are those that a step changes. Inside a
+    branch, the branch must wait for the step.
 
     Raises:
       ValueError: A loop of control flow v1, or an op that draws numbers or keeps a state, is

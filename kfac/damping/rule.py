@@ -27,10 +27,8 @@ PhaseSeconds: TypeAlias = Callable[[], Mapping[str, Tensor]]
 class StepPrediction(NamedTuple):
     """The change of the loss that the quadratic model predicts for a step, to be judged by.
 
-    Attributes:
-      due: bool [], true if the step is to be judged.
-      loss: L(θ), shape [].
-      model_change: Δq, shape []; NaN if the step is not to be judged.
+    `due`, bool [], is true if the step is to be judged; `loss` is L(θ), shape []. Δq, shape [], is
+    NaN if the step is not to be judged.
     """
 
     due: Tensor
@@ -39,11 +37,9 @@ class StepPrediction(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The damping rule's judgement of a step after it was made.
+    """The damping rule's judgement of a step after it was made: its variables' new values.
 
-    Attributes:
-      state: New values of the damping rule's variables.
-      rejected: bool [], true if the step is to be taken back; None if that never happens.
+    `rejected`, bool [], is true if the step is to be taken back; None if that never happens.
     """
 
     state: list[Assignment]
@@ -105,10 +101,8 @@ class DampingRule(abc.ABC):
     ) -> Operation:
         """Returns an op that completes what the step before left open.
 
-        Args:
-          counter: int64 [], steps made so far.
-          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
-          seconds: Returns how long each phase of a step took; for the log.
+        `counter`, int64 [], counts the steps made so far; `mean_curvature` returns the mean
+        eigenvalue of M − λI, shape []. The seconds are for the log.
         """
         del counter, mean_curvature, seconds
         return group()
@@ -126,22 +120,15 @@ class DampingRule(abc.ABC):
     ) -> StepPrediction | None:
         """Returns what must be known before the step is made; None if steps are not judged.
 
-        Args:
-          counter: int64 [], steps made so far.
-          accepted: bool [], true if the step is finite, and so is made.
-          model_change: Returns Δq, shape [].
-          dtype: In which to compute.
+        `counter`, int64 [], counts the steps made so far. `accepted`, bool [], is true if the step
+        is finite, and so is made. `model_change` returns Δq, shape []. `dtype` is that of the
+        computation.
         """
         del counter, accepted, model_change, dtype
         return None
 
     def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
-        """Judges a step, after the active control dependencies.
-
-        Args:
-          prediction: Values that were known before the step.
-          seconds: As in `before_step`.
-        """
+        """Judges a step by its prediction, after the active control dependencies."""
         del prediction, seconds
         return Verdict([], None)
 
@@ -150,8 +137,9 @@ class DampingRule(abc.ABC):
 class GivenDamping(DampingRule):
     """λ as it is given."""
 
+    rho = NAN  # Steps are not judged.
+
     def __init__(self, damping: Scalar) -> None:
-        """Keeps λ."""
         self._damping = damping
 
     @property
@@ -162,18 +150,8 @@ class GivenDamping(DampingRule):
     def make_variables(self) -> None:
         """Does nothing: there are none."""
 
-    @property
-    def rho(self) -> float:
-        """NaN: steps are not judged."""
-        return NAN
-
 
 def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:
-    """Returns the damping of M now, a multiple of λ: a number if both are, else float64 [].
-
-    Args:
-      rule: The rule for λ.
-      multiple: The factor.
-    """
+    """Returns the damping of M now, a multiple of λ: a number if both are, else float64 []."""
     factor, damping = tensor_ops.known_or_scalars([multiple, rule.read_for_inverses()], tf.float64)
     return factor * damping

@@ -24,13 +24,9 @@ v1 = tf.compat.v1
 
 
 class TowerBatch(NamedTuple):
-    """The inputs of one tower's loss.
+    """The inputs of one tower's loss: the batch of this step, and that of the step before, or None.
 
-    Attributes:
-      current: The batch of this step, as the loss function takes it.
-      previous: That of the step before, or None.
-      scope: Variable scope of the tower.
-      device: Device of the tower.
+    The scope is the variable scope of the tower.
     """
 
     current: Any
@@ -54,13 +50,9 @@ class TrainingLoss:
     ) -> None:
         """Builds nothing.
 
-        Args:
-          loss: The mean loss over all towers' batch; None means what `compute_gradients` is given.
-          loss_fn: Returns the mean loss, shape [], on a batch.
-          train_batch: The batch of this step.
-          prev_train_batch: That of the step before.
-          use_passed_loss: True if the loss before the step is the passed one, not `loss_fn`'s.
-          layers: The registered towers, and their variables.
+        `loss` is the mean over all towers' batch; None means what `compute_gradients` is given.
+        `loss_fn` returns the mean loss, shape [], on a batch. `use_passed_loss` means that the loss
+        before the step is the passed one, not `loss_fn`'s.
 
         Raises:
           ValueError: Without the passed loss there is no batch to compute it on.
@@ -97,12 +89,7 @@ class TrainingLoss:
         check_collection(self._layers, self._collected)
 
     def add_tower(self, current: Any, previous: Any) -> None:
-        """Adds the batch of the tower that is being built; its scope and device are kept.
-
-        Args:
-          current: As the constructor's `train_batch`.
-          previous: As the constructor's `prev_train_batch`.
-        """
+        """Adds the batches of the tower that is being built; its scope and device are kept."""
         device = v1.no_op().device
         self._towers.append(TowerBatch(current, previous, v1.get_variable_scope(), device))
 

@@ -42,10 +42,8 @@ from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
 class ConvForm(typing.NamedTuple):
     """The form of the input factor of a convolution.
 
-    Attributes:
-      uncorrelated: True to assume that activations of different pixels are uncorrelated (SUA).
-      sampling: The part of the data that is used.
-      patch_mask: Multiplier of every patch; None means 1.
+    `uncorrelated` assumes that activations of different pixels are uncorrelated (SUA). `patch_mask`
+    multiplies every patch; None means 1.
     """
 
     uncorrelated: bool = False
@@ -84,15 +82,7 @@ def make_conv_product(
     gradients: Sources,
     damping: Scalar,
 ) -> KroneckerProduct:
-    """Returns the damped block T·A⊗G of a convolution.
-
-    Args:
-      block: The layer's block, with its towers registered.
-      geometry: Geometry of the filter.
-      form: The form of the input factor.
-      gradients: g by [source][tower].
-      damping: λ > 0.
-    """
+    """Returns the damped block T·A⊗G of a convolution whose towers have registered."""
     # Statistics: A and G.
     a = make_input_factor(block, geometry, form)
     factors = a, make_output_factor(block, geometry, gradients)
@@ -184,6 +174,8 @@ class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
 class _ConvDiagonalBlock(SingleFactorBlock):
     """A diagonal block of a convolution."""
 
+    is_diagonal = True
+
     def __init__(
         self,
         layer_collection: FactorMaker,
@@ -207,11 +199,6 @@ class _ConvDiagonalBlock(SingleFactorBlock):
     def settings(self) -> tuple[Any, ...]:
         """The geometry, and the mask."""
         return self._geometry, self._patch_mask
-
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns True."""
-        return True
 
 
 @typing.final

@@ -35,10 +35,8 @@ from kfac.fisher_factors.dense import (
 class DenseForm(typing.NamedTuple):
     """The forms of the two factors of a dense layer.
 
-    Attributes:
-      diagonal_input: True to keep only the diagonal of A.
-      diagonal_output: True to keep only the diagonal of G.
-      dense_inputs: True if inputs are vectors, False if they are numbers of one-hot vectors.
+    The diagonal forms keep only the diagonal of A, or of G. Inputs are vectors if `dense_inputs`,
+    else numbers of one-hot vectors.
     """
 
     diagonal_input: bool = False
@@ -60,13 +58,7 @@ def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
 
 
 def make_output_factor(block: FisherBlock, form: DenseForm, gradients: Sources) -> FisherFactor:
-    """Returns G = E[g gᵀ], or its diagonal, as a new or an equal factor.
-
-    Args:
-      block: The layer's block.
-      form: The forms of the factors.
-      gradients: g by [source][tower].
-    """
+    """Returns G = E[g gᵀ] of g by [source][tower], or its diagonal, as a new or an equal factor."""
     name = f"{block.name}/output"
     make = block.factor_maker.make_or_get_factor
     if not form.diagonal_output:
@@ -80,14 +72,7 @@ def make_output_factor(block: FisherBlock, form: DenseForm, gradients: Sources) 
 def make_dense_product(
     block: KroneckerBlock, form: DenseForm, gradients: Sources, damping: Scalar
 ) -> KroneckerProduct:
-    """Returns the damped block T·A⊗G of a dense layer.
-
-    Args:
-      block: The layer's block, with its towers registered.
-      form: The forms of the factors.
-      gradients: g by [source][tower].
-      damping: λ > 0.
-    """
+    """Returns the damped block T·A⊗G of a dense layer whose towers have registered."""
     # Statistics: A and G.
     factors = make_input_factor(block, form), make_output_factor(block, form, gradients)
     # Damping: π√λ for A and √λ/π for G.
@@ -134,15 +119,8 @@ class FullyConnectedKFACBasicFB(KroneckerBlock):
 class FullyConnectedDiagonalFB(SingleFactorBlock):
     """The diagonal of E[vec(V) vec(V)ᵀ]."""
 
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """No settings: an empty tuple."""
-        return ()
-
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns True."""
-        return True
+    settings = ()
+    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         args = self._inputs_and_gradients(grads_list), self.has_bias, self.devices

@@ -35,13 +35,7 @@ from kfac.patches.geometry import ConvGeometry
 
 
 class EigenbasisFactors(typing.NamedTuple):
-    """The factors of a block.
-
-    Attributes:
-      input: A.
-      output: G.
-      eigenbasis: s, with the bases of A and G.
-    """
+    """The factors of a block: A, G, and s, which keeps the bases of A and G too."""
 
     input: FisherFactor
     output: FisherFactor
@@ -60,12 +54,6 @@ class EigenbasisBlock(TwoFactorBlock):
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-        """
         super().__init__(layer_collection, params)
         self._made: EigenbasisFactors | None = None
         self._damping: Scalar = None
@@ -156,6 +144,8 @@ class EigenbasisBlock(TwoFactorBlock):
 class FullyConnectedEKFACFB(EigenbasisBlock):
     """The block of a dense layer that is applied once to an example."""
 
+    settings = ()
+
     def __init__(
         self,
         layer_collection: FactorMaker,
@@ -171,11 +161,6 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
         """
         super().__init__(layer_collection, params)
         self._form = form
-
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """No settings: an empty tuple."""
-        return ()
 
     def replications(self) -> Scalar:
         """Returns 1."""

@@ -20,15 +20,8 @@ from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 class _GenericBlock(SingleFactorBlock):
     """A block that needs only the gradients of its parameters, and the batch size."""
 
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """No settings: an empty tuple."""
-        return ()
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """No device: the statistic needs the gradients of all towers together."""
-        return ("",)
+    settings = ()
+    devices = ("",)  # No device: the statistic needs the gradients of all towers together.
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:
         """Adds one tower's batch size, an int or an int Tensor []."""
@@ -53,10 +46,7 @@ class _GenericBlock(SingleFactorBlock):
 class NaiveFullFB(_GenericBlock):
     """ĝĝᵀ/N, with the gradient ĝ of the loss summed over the batch."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns False."""
-        return False
+    is_diagonal = False
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor
@@ -67,10 +57,7 @@ class NaiveFullFB(_GenericBlock):
 class NaiveDiagonalFB(_GenericBlock):
     """ĝ²/N, with the gradient ĝ of the loss summed over the batch."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns True."""
-        return True
+    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor

@@ -28,12 +28,9 @@ from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 class SplitDamping:
     """π√λ'·I for A and √λ'/π·I for G, computed from the current traces at each read.
 
-    λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with
-    p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
-
-    Attributes:
-      of_input: The damping of A.
-      of_output: The damping of G.
+    λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with λ > 0
+    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
+    `of_input` is the damping of A, `of_output` that of G.
     """
 
     def __init__(
@@ -44,15 +41,6 @@ class SplitDamping:
         times: Scalar,
         config: CurvatureConfig,
     ) -> None:
-        """Computes nothing yet.
-
-        Args:
-          layer: Name of the layer.
-          factors: A and G.
-          damping: λ > 0.
-          times: T.
-          config: Settings with p, and with the choice to balance.
-        """
         self._factors = factors
         self._damping = damping
         self._times = times
@@ -91,12 +79,8 @@ def _root(damping: Scalar) -> Scalar:
 class KroneckerOperator(typing.NamedTuple):
     """The function V ↦ c·L V Rᵀ, or c·Lᵀ V R if transposed.
 
-    Attributes:
-      left: L [inputs, inputs].
-      right: R [outputs, outputs].
-      scale: c, shape [].
-      dtype: Dtype of L.
-      transpose: True for the transposed function.
+    L [inputs, inputs] is `left` and of `dtype`, R [outputs, outputs] is `right`, and c, shape [],
+    is `scale`.
     """
 
     left: LinearOperator
@@ -117,9 +101,7 @@ class KroneckerOperator(typing.NamedTuple):
     def multiply_row_product(self, x: Tensor, d: Tensor) -> Tensor:
         """Returns the product with V = XᵀD, as (c·D Rᵀ) multiplied from the left by (X Lᵀ)ᵀ.
 
-        Args:
-          x: X [r, inputs].
-          d: D [r, outputs]. The product has its dtype.
+        X is [r, inputs], D [r, outputs]. The product has the dtype of D.
         """
         left = self.left.right(tf.cast(x, self.dtype), not self.transpose)
         right = self.right.right(tf.cast(d, self.scale.dtype), not self.transpose)
@@ -128,11 +110,7 @@ class KroneckerOperator(typing.NamedTuple):
         return tf.cast(product, d.dtype)
 
     def multiply_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices | None:
-        """Returns the product with some rows of V, as rows with the same indices.
-
-        Returns:
-          None if L is not diagonal.
-        """
+        """Returns the product with some rows of V, as those rows; None if L is not diagonal."""
         if not isinstance(self.left, DiagonalOperator):
             return None
         values = self._product(slices.values, self.left.take(slices.indices))
@@ -146,13 +124,7 @@ class KroneckerOperator(typing.NamedTuple):
 
 @typing.final
 class KroneckerProduct(typing.NamedTuple):
-    """F = T·A⊗G with its damping: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
-
-    Attributes:
-      factors: A and G.
-      damping: π√λ' and √λ'/π.
-      times: T.
-    """
+    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I)."""
 
     factors: tuple[FisherFactor, FisherFactor]
     damping: SplitDamping

@@ -21,7 +21,7 @@ from kfac.fisher_blocks.dense import DenseForm, make_dense_product
 from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
 from kfac.fisher_blocks.two_factor import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.multi import FullyConnectedMultiKF
+from kfac.fisher_factors.multi import FullyConnectedMultiKF, unsupported_chain_error
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.chain import (
     Chain,
@@ -177,11 +177,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
 
     def _check(self, function: MatrixFunction) -> None:
         if function != INVERSE:
-            raise ValueError(
-                f"Cannot compute the {function} of layer {self.name!r}: with "
-                "approx='kron_series_1' or 'kron_series_2' only products with the inverse are "
-                "known. Register the layer with approx='kron_indep'."
-            )
+            raise unsupported_chain_error(function, f"layer {self.name!r}")
 
     def register(self, function: MatrixFunction) -> None:
         """Registers the chains of A and G for products with the inverse.

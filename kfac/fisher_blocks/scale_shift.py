@@ -14,10 +14,7 @@ from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAn
 class _ScaleAndShiftBlock(SingleFactorBlock):
     """A block whose parameters are the scale, or (scale, shift)."""
 
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """No settings: an empty tuple."""
-        return ()
+    settings = ()
 
     def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
         tensors = self._inputs_and_gradients(grads_list)
@@ -29,10 +26,7 @@ class _ScaleAndShiftBlock(SingleFactorBlock):
 class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
     """E[r rᵀ] of each example's gradient r of scale and shift."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns False."""
-        return False
+    is_diagonal = False
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor
@@ -43,10 +37,7 @@ class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
 class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock):
     """E[r²] of each example's gradient r of scale and shift."""
 
-    @property
-    def is_diagonal(self) -> bool:
-        """Returns True."""
-        return True
+    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor

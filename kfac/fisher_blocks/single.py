@@ -22,12 +22,6 @@ class SingleFactorBlock(FisherBlock):
     """F = M, damped by λ."""
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's parameter, or a tuple of its parameters.
-        """
         super().__init__(layer_collection, params)
         self._factor: FisherFactor | None = None
         self._damping: Scalar = None

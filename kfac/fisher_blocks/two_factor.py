@@ -108,12 +108,6 @@ class KroneckerBlock(TwoFactorBlock):
     """F ≈ T·A⊗G, with T the number of times that the layer is applied to one example."""
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-        """
         super().__init__(layer_collection, params)
         self._kronecker: KroneckerProduct | None = None
 
@@ -121,9 +115,7 @@ class KroneckerBlock(TwoFactorBlock):
     def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
         """Returns the damped product of A and G, each a new factor or an equal earlier one.
 
-        Args:
-          gradients: Gradients of the layer's outputs, by [source][tower].
-          damping: λ > 0.
+        Gradients of the layer's outputs come by [source][tower]; the damping is λ > 0.
         """
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:

@@ -93,6 +93,8 @@ class FisherFactor(abc.ABC):
       name: Path of the variables below `kfac/`.
       config: Dtypes and other settings; None means the defaults.
 
+    A factor whose tensors only stand for vectors, as ids do, also gives the vectors' `dtype` here.
+
     Attributes:
       name: Path of the variables below `kfac/`.
     """
@@ -110,15 +112,6 @@ class FisherFactor(abc.ABC):
         config: CurvatureConfig | None = None,
         dtype: DType = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: Tensors of the statistic, by [source][tower].
-          devices: Device of each tower's share.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and other settings; None means the defaults.
-          dtype: Dtype of the vectors that the tensors represent; None means that of the tensors.
-        """
         self.name = name
         self._tensor_dtype = dtype or tf.nest.flatten(tensors)[0].dtype
         self._tensors = tensors
@@ -401,30 +394,22 @@ class FisherFactor(abc.ABC):
         for tensors, device in zip(towers, self._devices, strict=True):
             with v1.device(device):
                 total, count = self._tower_moment(tensors)
-                totals.append(self._pack(total) if crosses else total)
+                totals.append(self.packed(total) if crosses else total)
                 counts.append(count)
         total = tf.add_n(totals)
-        return Moment(self._unpack(total) if crosses else total, tensor_ops.total(counts))
+        return Moment(self.unpacked(total) if crosses else total, tensor_ops.total(counts))
 
     def _from_mean(self, mean: Tensor) -> Tensor:
         """Turns the mean over all examples of a batch into the statistic."""
         return mean
 
-    def _pack(self, total: Tensor) -> Tensor:
-        """Returns a tower's sum in a smaller form, before it crosses to another device."""
-        return total
-
-    def _unpack(self, total: Tensor) -> Tensor:
-        """Undoes `_pack`."""
-        return total
-
     def packed(self, total: Tensor) -> Tensor:
-        """Returns the total of a moment in the form in which it crosses to another process."""
-        return self._pack(total)
+        """Returns the total of a moment in the form in which it crosses to another device."""
+        return total
 
     def unpacked(self, total: Tensor) -> Tensor:
         """Undoes `packed`."""
-        return self._unpack(total)
+        return total
 
     def is_finite(self, statistic: Tensor) -> Tensor:
         """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
@@ -466,13 +451,9 @@ class FisherFactor(abc.ABC):
 
 
 def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
-    """Returns the static size of an axis of a tensor, or of the first of several.
+    """Returns the static size of an axis of a tensor that has `rank` axes.
 
-    Args:
-      factor: Name of the factor, for the error.
-      tensors: A tensor, or a nest of tensors.
-      rank: Number of axes that the tensor must have.
-      axis: The axis.
+    Of a nest of tensors it looks at the first.
 
     Raises:
       ValueError: The tensor has another number of axes, or the size is not static.

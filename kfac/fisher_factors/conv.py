@@ -14,15 +14,15 @@ References:
 """
 
 import typing
+import zlib
 from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources, checked_size
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
-from kfac.fisher_factors.subsampling import sample_rows
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
@@ -33,12 +33,10 @@ PatchMask = tuple[float, ...]
 
 
 class Sampling(typing.NamedTuple):
-    """The part of the data that the input factor uses.
+    """The part of the data that the input factor uses; None means the config's choice.
 
-    Attributes:
-      inputs: True to use only `CurvatureConfig.input_fraction` of the examples. None means the
-        config's choice.
-      patches: True to use only some of the patches. None means the config's choice.
+    `inputs` is true to use only `CurvatureConfig.input_fraction` of the examples, `patches` to use
+    only some of the patches.
     """
 
     inputs: bool | None = None
@@ -52,6 +50,18 @@ class Sampling(typing.NamedTuple):
         )
 
 
+def sample_rows(rows: Tensor, count: Scalar, name: str) -> Tensor:
+    """Returns `count` rows [r, ...] drawn without replacement, or all rows if there are fewer.
+
+    The draw depends on the data and the name only, so an interrupted and resumed run draws the
+    same rows. Different names draw differently from the same data.
+    """
+    total = tf.reduce_sum(tf.cast(rows, tf.float32))
+    seed = tf.stack([zlib.crc32(name.encode()) % 2**31, tf.bitcast(total, tf.int32)])
+    order = tf.argsort(tf.random.stateless_uniform([tf.shape(rows)[0]], seed))
+    return tf.gather(rows, order[:count])
+
+
 def example_gradients(
     images: Tensor,
     gradients: Tensor,
@@ -61,12 +71,8 @@ def example_gradients(
 ) -> Tensor:
     """Returns Σ_locations p gᵀ of each example, its gradient as a matrix.
 
-    Args:
-      images: [N, ..., channels], channels last, from which patches p are made.
-      gradients: g [N, ..., outputs], channels last.
-      geometry: The filter.
-      has_bias: True if each patch gets a trailing 1.
-      patch_mask: Multiplier of every patch; None means 1.
+    Images [N, ..., channels], from which patches p are made, and gradients g [N, ..., outputs] have
+    their channels last. With a bias each patch gets a trailing 1. A mask multiplies every patch.
 
     Returns:
       [N, entries · channels, outputs], with one more row for a bias.
@@ -180,6 +186,8 @@ class ConvOutputKroneckerFactor(MatrixFactor):
       geometry: The filter.
     """
 
+    can_predict_finite = True
+
     def __init__(
         self,
         tensors: Sources,
@@ -199,11 +207,6 @@ class ConvOutputKroneckerFactor(MatrixFactor):
           ValueError: The gradients have another rank, or no static number of outputs.
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
-
-    @property
-    def can_predict_finite(self) -> bool:
-        """True."""
-        return True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)

@@ -32,11 +32,7 @@ def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
 
 
 def vector_size(factor: str, tensors: Sources) -> int:
-    """Returns the static size n of vectors [rows, n], also of repeated layers.
-
-    Args:
-      factor: Name of the factor, for the error.
-      tensors: Vectors by [source][tower], as `kfac.fisher_factors.uses.as_uses` returns them.
+    """Returns the static size n of vectors [rows, n], also of repeated layers; see `as_uses`.
 
     Raises:
       ValueError: The tensors have other axes, or n is not static.
@@ -55,6 +51,8 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
       tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
       has_bias: True if X gets a column of ones.
     """
+
+    can_predict_finite = True
 
     def __init__(
         self,
@@ -75,11 +73,6 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
           ValueError: The tensors have another rank, or no static n.
         """
         return vector_size(self.name, self._tensors) + int(self._has_bias)
-
-    @property
-    def can_predict_finite(self) -> bool:
-        """True."""
-        return True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = with_ones(fold_uses(tensors, 1), self._has_bias)

@@ -73,7 +73,6 @@ class EigenbasisFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Keeps its arguments; see the class."""
         super().__init__(tensors, devices, name, config)
         self._kronecker = kronecker
         self._times = times

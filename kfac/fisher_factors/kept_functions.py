@@ -1,7 +1,8 @@
 """All functions of one factor's damped matrix that are kept in variables.
 
-Owns the table of slots, and decides if they share one eigendecomposition. Called by factors that
-keep a matrix.
+Owns the table of slots, and decides if they share one eigendecomposition. `KeepingFactor` is
+extended by factors that are matrices, and by those of uncorrelated activations and of chains of
+uses, whose structure allows only some functions.
 """
 
 import typing
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, DampedFunction, UndampedMatrix
@@ -20,16 +22,12 @@ from kfac.state import Change, read
 
 @typing.final
 class KeptFunctions:
-    """Functions of M + d·I, such as inverses and powers, each in a variable."""
+    """Functions of M + d·I, such as inverses and powers, each in a variable of `dtype`.
+
+    `factor` names the factor in errors.
+    """
 
     def __init__(self, factor: str, config: CurvatureConfig, dtype: DType) -> None:
-        """Registers nothing yet.
-
-        Args:
-          factor: Name of the factor, for errors.
-          config: Settings with the inversion method.
-          dtype: Dtype of the variables.
-        """
         self._factor = factor
         self._config = config
         self._dtype = dtype
@@ -61,11 +59,8 @@ class KeptFunctions:
     def updated(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all functions of one matrix; returns the changes of their variables.
 
-        Several functions may share an eigendecomposition of the matrix.
-
-        Args:
-          matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
-          dampings: d by name, shape [] each.
+        The matrix is M [n, n], or for a chain C₀ and C₁ [2, n, n]. Several functions may share its
+        eigendecomposition. Dampings d have shape [], by name.
         """
         wide = tf.cast(matrix, tensor_ops.statistics_dtype(self._dtype))
         undamped = UndampedMatrix(wide, self._inverse_method())
@@ -80,3 +75,50 @@ class KeptFunctions:
         has_others = any(function != INVERSE for function in by_eigen)
         shares = has_others or len(by_eigen) >= self._config.eigen_threshold
         return None if method == "eigh" or shares else "cholesky"
+
+
+class KeepingFactor(FisherFactor):
+    """A factor that keeps its functions."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._functions = KeptFunctions(name, self._config, self.inverse_dtype)
+
+    @property
+    def inverses(self) -> tuple[MatrixSlot, ...]:
+        """All registered functions, in order of registration."""
+        return self._functions.slots
+
+    @property
+    def inverse_cost(self) -> float:
+        """n³ for each kept function of matrices with n rows."""
+        return float(self.dimension) ** 3 * len(self.inverses)
+
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
+        """Computes all registered functions; returns the changes of `inv_variables`.
+
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
+        """
+        return self._functions.updated(self.value_of(averages), dampings)
+
+
+def unsupported_error(function: object, place: str, known: str, remedy: str) -> ValueError:
+    """Returns the error for a function that the structure of a factor or layer does not allow.
+
+    `known` tells the approximation and the functions that it allows, `remedy` the argument of the
+    layer's registration that allows more.
+    """
+    return ValueError(
+        f"Cannot compute the {function} of {place}: {known} are known. "
+        f"Register the layer with {remedy}."
+    )

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
-from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
-from kfac.fisher_factors.kept_functions import KeptFunctions
-from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment
+from kfac.fisher_factors.kept_functions import KeepingFactor
+from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
@@ -43,44 +42,22 @@ def _traces(dtype: DType) -> SharedFunction:
     return SharedFunction(compute, specs, name="trace")
 
 
-class MatrixFactor(FisherFactor):
+class MatrixFactor(KeepingFactor):
     """A factor that is a symmetric matrix [dimension, dimension], kept with all its entries."""
 
-    def __init__(
-        self,
-        tensors: Sources,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        """Takes the arguments of `FisherFactor`."""
-        super().__init__(tensors, devices, name, config)
-        self._functions = KeptFunctions(name, self._config, self.inverse_dtype)
+    keeps_inverses = True
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
         """(dimension, dimension)."""
         return self.dimension, self.dimension
 
-    @property
-    def inverse_cost(self) -> float:
-        """n³ for each kept function of a matrix with n rows."""
-        return float(self.dimension) ** 3 * len(self.inverses)
-
-    @property
-    def inverses(self) -> tuple[MatrixSlot, ...]:
-        """All registered functions, in order of registration."""
-        return self._functions.slots
-
-    @property
-    def keeps_inverses(self) -> bool:
-        """True."""
-        return True
-
-    def _pack(self, total: Tensor) -> Tensor:
+    def packed(self, total: Tensor) -> Tensor:
+        """Returns a symmetric matrix in half its size."""
         return pack_symmetric(total)
 
-    def _unpack(self, total: Tensor) -> Tensor:
+    def unpacked(self, total: Tensor) -> Tensor:
+        """Undoes `packed`."""
         return unpack_symmetric(total, self.dimension)
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
@@ -120,17 +97,6 @@ class MatrixFactor(FisherFactor):
         value = self.value
         damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
         return DenseOperator(tf.cast(damped, self.inverse_dtype))
-
-    def updated_inverses(
-        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
-    ) -> list[Change]:
-        """Computes all registered functions; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
-        """
-        return self._functions.updated(self.value_of(averages), dampings)
 
 
 class DiagonalFactor(FisherFactor):

@@ -17,26 +17,14 @@ v1 = tf.compat.v1
 
 
 class Tally(NamedTuple):
-    """The scalars that an update changes, of one average or of several.
-
-    Attributes:
-      weight: The new w, shape [], or [n] for n averages.
-      refusals: int64 [], 1 if the batch is refused.
-    """
+    """The new weight w, shape [], or [n] for n averages, and refusals, int64 [], 1 if refused."""
 
     weight: Tensor
     refusals: Tensor
 
     @classmethod
     def of(cls, weight: Tensor, accept: Tensor, beta: Tensor, omega: Tensor) -> "Tally":
-        """Computes them.
-
-        Args:
-          weight: w before the update, shape [], or [n] for n averages.
-          accept: bool [], true if the batch is accepted.
-          beta: β, weight of the past, shape [].
-          omega: ω, weight of the batch, shape [].
-        """
+        """Computes them from the old w, the choice (bool []), and the weights β and ω, shape []."""
         refusals = tf.cast(tf.logical_not(accept), tf.int64)
         return cls(tensor_ops.choose(accept, beta * weight + omega, weight), refusals)
 
@@ -49,18 +37,10 @@ class MovingAverage:
     """
 
     def __init__(self) -> None:
-        """Makes no variables yet."""
         self._variables: tuple[Variable, ...] = ()
 
     def make_variables(self, name: str, shape: Sequence[int], dtype: DType, device: str) -> None:
-        """Makes the variables on `device`.
-
-        Args:
-          name: Path of the factor below `kfac/`.
-          shape: Shape of the statistic.
-          dtype: Dtype of S and w.
-          device: Device of the variables.
-        """
+        """Makes the variables S of a shape, w and the count of refusals, below the path `name`."""
         self._variables = (
             make_variable(f"{name}/cov", shape, dtype, device),
             make_variable(f"{name}/cov_weight", [], dtype, device),
@@ -93,14 +73,10 @@ class MovingAverage:
         ema_weight: Scalar,
         tally: Tally | None = None,
     ) -> list[Change]:
-        """Adds a statistic to the average; returns the changes of `variables`.
+        """Adds a statistic C to the average; returns the changes of `variables`.
 
-        Args:
-          statistic: C.
-          accept: bool []; if false, the batch is counted as refused and changes nothing else.
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this statistic.
-          tally: The new weight, and by how much the refusals grow; None: they are found here.
+        If `accept`, bool [], is false, the batch is counted as refused and changes nothing else. β
+        is `ema_decay` and ω `ema_weight`. A `tally` that is not given is found here.
         """
         total, weight, refused = self._variables
         beta = tensor_ops.as_scalar(ema_decay, total.dtype)

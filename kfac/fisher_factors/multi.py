@@ -9,23 +9,27 @@ References:
 """
 
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, Known, Moment, Sources
+from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.dense import vector_size, with_ones
+from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, LinearOperator
-from kfac.state import Change
+
+
+def unsupported_chain_error(function: DampedFunction, place: str) -> ValueError:
+    """Returns the error for a function of a chain of uses other than its inverse."""
+    known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
+    return unsupported_error(function, place, known, "approx='kron_indep'")
 
 
 class SymmetricChain(typing.NamedTuple):
@@ -44,7 +48,7 @@ class LimitingChain(typing.NamedTuple):
 
 
 @typing.final
-class FullyConnectedMultiKF(StructuredFactor):
+class FullyConnectedMultiKF(KeepingFactor):
     """C₀ = XᵀX / rows, and C₁ = X[N:]ᵀ X[:−N] / rows, of X [uses · N, n], use after use.
 
     The arguments are those of `FisherFactor`, and:
@@ -77,14 +81,8 @@ class FullyConnectedMultiKF(StructuredFactor):
         """The shape (2, dimension, dimension) of C₀ and C₁."""
         return 2, self.dimension, self.dimension
 
-    @property
-    def inverse_cost(self) -> float:
-        """n³ for each kept function of matrices with n rows."""
-        return float(self.dimension) ** 3 * len(self.inverses)
-
     def _unsupported(self, function: DampedFunction) -> ValueError:
-        known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
-        return unsupported_error(function, self.name, known, "approx='kron_indep'")
+        return unsupported_chain_error(function, f"factor {self.name!r}")
 
     def _tower_moment(self, tensors: Any) -> Moment:
         x = with_ones(tf.cast(fold_uses(tensors, 1), self.dtype), self._has_bias)
@@ -133,14 +131,3 @@ class FullyConnectedMultiKF(StructuredFactor):
         """Returns the matrices of option 2 as of their last update."""
         kept, n = self._functions.read(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
-
-    def updated_inverses(
-        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
-    ) -> list[Change]:
-        """Computes all registered functions; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
-        """
-        return self._functions.updated(self.value_of(averages), dampings)

@@ -27,10 +27,9 @@ Shapes = tuple[tuple[int, ...], ...]
 def per_example_sum(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sums an example's gradient over the axes along which a parameter was broadcast.
 
-    Args:
-      values: [N, ...], the gradient of a parameter of the shape of an example.
-      shape: Shape of the parameter. It broadcasts to an example from the right or, with an axis of
-        size 1 for the batch, to the whole batch.
+    `values` [N, ...] are the gradient of a parameter of the shape of an example. The parameter's
+    own `shape` broadcasts to an example from the right or, with an axis of size 1 for the batch, to
+    the whole batch.
 
     Returns:
       [N, number of entries of the parameter].

@@ -4,6 +4,7 @@ The function is a `kfac.linalg.damped_functions.DampedFunction`. The block choos
 Called by `kfac.fisher_factors.kept_functions`.
 """
 
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ import tensorflow as tf
 from kfac._types import DType, Tensor, Variable
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
 from kfac.linalg.retries import RARE_PATHS
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import Addition, Assignment, Change, make_variable, read
 
 
@@ -38,17 +40,22 @@ class Damping(NamedTuple):
 def current_dampings(
     dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Returns dampings by name. Computes the unknown ones, each computation only once.
-
-    Args:
-      dampings: The dampings to compute.
-      known: Dampings by name that this update has computed already.
-    """
+    """Returns dampings by name. Computes those not yet known, each computation only once."""
     found = dict(known)
     for damping in dampings:
         if damping.name not in found:
             found.update(damping.compute())
     return found
+
+
+@functools.cache
+def _has_values(dtype: DType) -> SharedFunction:
+    """Returns bool [] of a matrix, true unless its first column is zero."""
+
+    def compute(matrix: Tensor) -> Tensor:
+        return tf.reduce_any(tf.not_equal(matrix[:, 0], 0))
+
+    return SharedFunction(compute, [tf.TensorSpec([None, None], dtype)], name="has_values")
 
 
 @typing.final
@@ -64,12 +71,6 @@ class MatrixSlot:
     """
 
     def __init__(self, function: DampedFunction, damping: Damping) -> None:
-        """Makes no variables yet.
-
-        Args:
-          function: The function.
-          damping: d.
-        """
         self.function = function
         self.name = f"{damping.name}/{function.name}"
         self.damping = damping
@@ -103,7 +104,8 @@ class MatrixSlot:
         The variable starts at zero, and no function has zeros in its whole first column.
         """
         with tf.compat.v1.device(self._matrix.device):
-            return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
+            matrix = self.read()
+            return _has_values(matrix.dtype)(matrix)[0]
 
     def read_rare_paths(self) -> Tensor:
         """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""

@@ -22,8 +22,8 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, Known, Moment, Sources, checked_size
+from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -33,20 +33,15 @@ from kfac.state import Change
 
 @typing.final
 class RepeatedOperator(LinearOperator):
-    """(I_K ⊗ S ⊕ s) + σ m mᵀ: a repeated symmetric matrix, a last entry, a rank-one term."""
+    """(I_K ⊗ S ⊕ s) + σ m mᵀ: a repeated symmetric matrix, a last entry, a rank-one term.
+
+    These are the block S [c, c], s and σ, shape [], and the vector m [K·c, plus 1 with a last
+    entry]. There may be no last entry s.
+    """
 
     def __init__(
         self, block: Tensor, repetitions: int, last: Tensor | None, vector: Tensor, sigma: Tensor
     ) -> None:
-        """Keeps its parts.
-
-        Args:
-          block: S [c, c].
-          repetitions: K.
-          last: s, shape [], or None if there is no last entry.
-          vector: m [K·c, plus 1 with a last entry].
-          sigma: σ, shape [].
-        """
         self._block = block
         self._repetitions = repetitions
         self._last = last
@@ -78,7 +73,7 @@ class RepeatedOperator(LinearOperator):
 
 
 @typing.final
-class ConvInputSUAKroneckerFactor(StructuredFactor):
+class ConvInputSUAKroneckerFactor(KeepingFactor):
     """Covariance and mean of the channels, in place of the second moment of patches.
 
     The arguments are those of `FisherFactor`, and:
@@ -134,7 +129,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     def _unsupported(self, function: DampedFunction) -> ValueError:
         known = "with approx='kron_sua' only the powers 1 and -1"
-        return unsupported_error(function, self.name, known, "approx='kron'")
+        return unsupported_error(function, f"factor {self.name!r}", known, "approx='kron'")
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images = tf.cast(channels_last(tensors, self._geometry), self.dtype)

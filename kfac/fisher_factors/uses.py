@@ -18,9 +18,8 @@ from kfac.linalg.tensor_ops import static_size
 def as_uses(tensors: Any, example_axes: int) -> Any:
     """Returns tensors in a format of blocks: a tuple over uses, (stacked,), or [uses · N, ...].
 
-    Args:
-      tensors: Tensors in any of the formats, or with more axes of uses or examples.
-      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
+    An example has `example_axes` axes: 1 for vectors, 3 for images. Tensors may have more axes of
+    uses or examples.
     """
     if isinstance(tensors, (tuple, list)):
         return tuple(tensors)
@@ -28,12 +27,7 @@ def as_uses(tensors: Any, example_axes: int) -> Any:
 
 
 def fold_uses(tensors: Any, example_axes: int) -> Tensor:
-    """Returns the tensor [uses · N, ...], use after use.
-
-    Args:
-      tensors: Tensors in a format of `as_uses`.
-      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
-    """
+    """Returns the tensor [uses · N, ...], use after use, of tensors in a format of `as_uses`."""
     if not isinstance(tensors, tuple):
         return tensors
     return tf.concat([_flattened(tensor, example_axes) for tensor in tensors], axis=0)
@@ -51,11 +45,8 @@ def _flattened(tensor: Tensor, example_axes: int) -> Tensor:
 def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str) -> int:
     """Returns the number of times that a layer is applied to an example.
 
-    Args:
-      tensors: The layer's inputs or outputs, in any of the formats.
-      num_uses: The number given at registration, or None.
-      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
-      layer: Name of the layer, for the error.
+    `tensors` are the layer's inputs or outputs, in any of the formats. The `num_uses` given at
+    registration may be None.
 
     Raises:
       ValueError: The number is neither given nor visible in the tensors, or the two differ.

@@ -23,7 +23,7 @@ from kfac.graph_search.records import (
 )
 from kfac.graph_search.registration import register_records
 from kfac.moved_names import finder
-from kfac.registration.decision import Decision
+from kfac.registration.report import Decision
 
 __all__ = [
     "AmbiguousRegistrationError",

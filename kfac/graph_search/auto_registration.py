@@ -17,9 +17,9 @@ from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.registration import register_plans
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
-from kfac.registration.decision import Decision, warning_text
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
+from kfac.registration.report import Decision, warning_text
 
 v1 = tf.compat.v1
 

@@ -21,11 +21,8 @@ _SAME_NUMBERS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})
 class Biased(NamedTuple):
     """The end of a linear layer that has a bias.
 
-    Attributes:
-      bias: The parameter.
-      outputs: Tensor to take gradients of: the sum; or the product, if the sum has another shape or
-        other terms.
-      tensors: The bias as it is added, and the sum.
+    Gradients are taken of `outputs`: the sum; or the product, if the sum has another shape or other
+    terms. `tensors` are the bias as it is added, and the sum.
     """
 
     bias: Variable
@@ -36,13 +33,10 @@ class Biased(NamedTuple):
 def find_bias(
     tower: Tower, product: Tensor, channels: int | None, channels_first: bool = False
 ) -> Biased | None:
-    """Returns the bias that is added to a product, or None.
+    """Returns the bias that is added to a product of weights and inputs, or None.
 
-    Args:
-      tower: Graph of the tower.
-      product: Product of weights and inputs, [batch, ..., channels].
-      channels: Number of entries of a bias.
-      channels_first: True if the product is [batch, channels, ...].
+    The product is [batch, ..., channels], or [batch, channels, ...] if `channels_first`. A bias has
+    as many entries as `channels`.
     """
     tensor = product
     while True:

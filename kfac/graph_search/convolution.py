@@ -11,27 +11,20 @@ import tensorflow as tf
 
 from kfac._types import Tensor, Variable
 from kfac.graph_search.bias import find_bias
-from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
 from kfac.patches.geometry import extent
 from kfac.registration.subgraph import Use
-from kfac.variables import handles_of
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class _Convolution(NamedTuple):
-    """A convolution as the model's author wrote it; spatial entries only.
+    """A convolution as the model's author wrote it, with one stride and dilation per dimension.
 
-    Attributes:
-      inputs: Images.
-      outputs: Result of the convolution.
-      strides: One stride per dimension.
-      dilations: One dilation per dimension.
-      padding: "SAME" or "VALID".
-      channels_first: True if channels are the second axis.
+    Padding is "SAME" or "VALID".
     """
 
     inputs: Tensor
@@ -59,11 +52,6 @@ class _Convolution(NamedTuple):
 def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the layers that a `Conv2D` or `Conv3D` can be: a convolution without and with a bias.
 
-    Args:
-      tower: Graph of the tower.
-      variable: The filter.
-      use: Op that the filter enters.
-
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
     """
@@ -85,24 +73,16 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
     found = find_bias(
         tower, convolution.outputs, static_size(variable, -1), convolution.channels_first
     )
-    order, text = tower.order(use.op), f"{use.op.type} {use.op.name!r}"
-    seen = _seen(variable, use, convolution)
     data = {"inputs": convolution.inputs, "outputs": convolution.outputs, **geometry}
-    records = [MatchRecord(kind, variable, seen, data, order, text)]
-    if found is not None:
-        both, data = (variable, found.bias), {**data, "outputs": found.outputs}
-        seen, text = (*seen, *found.tensors), f"{text} with a bias"
-        records.append(MatchRecord(kind, both, seen, data, order, text))
-    return records
+    alone = tower.match(kind, variable, use, data, convolution.inputs, convolution.outputs)
+    if found is None:
+        return [alone]
+    both = with_part(alone, found.bias, found.tensors, " with a bias", outputs=found.outputs)
+    return [alone, both]
 
 
 def match_depthwise(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the layer that a `DepthwiseConv2dNative` is: a depthwise convolution without bias.
-
-    Args:
-      tower: Graph of the tower.
-      variable: The filter.
-      use: Op that the filter enters.
 
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
@@ -121,9 +101,8 @@ def match_depthwise(tower: Tower, variable: Variable, use: Use) -> list[MatchRec
         "padding": convolution.padding,
         "data_format": convolution.data_format,
     }
-    seen, text = _seen(variable, use, convolution), f"{use.op.type} {use.op.name!r}"
-    kind = RecordType.depthwise_conv2d
-    return [MatchRecord(kind, variable, seen, data, tower.order(use.op), text)]
+    seen = convolution.inputs, convolution.outputs
+    return [tower.match(RecordType.depthwise_conv2d, variable, use, data, *seen)]
 
 
 def _channels(convolution: _Convolution, use: Use) -> int:
@@ -134,16 +113,6 @@ def _channels(convolution: _Convolution, use: Use) -> int:
     if found is None:
         raise NotRegistrableError(f"is in {use.op.name!r}, on an unknown number of channels")
     return found
-
-
-def _seen(variable: Variable, use: Use, convolution: _Convolution) -> tuple[Tensor, ...]:
-    return (
-        *handles_of(variable),
-        use.value,
-        use.op.outputs[0],
-        convolution.inputs,
-        convolution.outputs,
-    )
 
 
 def _understood(tower: Tower, variable: Variable, use: Use) -> _Convolution:

@@ -9,7 +9,6 @@ from kfac._types import Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
-from kfac.variables import handles_of
 
 _SAME_NUMBERS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
 _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
@@ -17,11 +16,6 @@ _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
 
 def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the embedding that a `Gather`, `GatherV2` or `ResourceGather` is.
-
-    Args:
-      tower: Graph of the tower.
-      variable: The table.
-      use: Op that the table enters.
 
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
@@ -37,16 +31,8 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
         )
     if ids.shape.rank is None:
         raise NotRegistrableError(f"is looked up in {op.name!r} by ids of unknown shape")
-    return [
-        MatchRecord(
-            RecordType.embedding,
-            variable,
-            (*handles_of(variable), ids, op.outputs[0]),
-            {"inputs": ids, "outputs": op.outputs[0], "leading": ids.shape.as_list()},
-            tower.order(op),
-            f"{op.type} {op.name!r}",
-        )
-    ]
+    data = {"inputs": ids, "outputs": op.outputs[0], "leading": ids.shape.as_list()}
+    return [tower.match(RecordType.embedding, variable, use, data, ids)]
 
 
 def _is_by_row(use: Use) -> bool:

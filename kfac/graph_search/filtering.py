@@ -82,9 +82,6 @@ def _contains(larger: MatchRecord, smaller: MatchRecord) -> bool:
 def check_disjoint(records: Records) -> None:
     """Checks that no parameter belongs to two layers.
 
-    Args:
-      records: Matches by parameters.
-
     Raises:
       AmbiguousRegistrationError: One does; the message names it, and the layers.
     """

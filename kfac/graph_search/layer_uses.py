@@ -14,11 +14,10 @@ from kfac.graph_search.records import NotRegistrableError
 
 
 class Place(NamedTuple):
-    """One place in the graph where a layer is applied.
+    """One place in the graph where a layer is applied, with the name of its op for messages.
 
-    Attributes:
-      leading: Static sizes of all axes of the layer's inputs, except the axes of one example.
-      what: Name of the op, for messages.
+    `leading` are the static sizes of all axes of the layer's inputs, except the axes of one
+    example.
     """
 
     leading: Sequence[int | None]
@@ -26,11 +25,9 @@ class Place(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The number of examples in a tower.
+    """The number of examples in a tower, an int or an int Tensor []; None if unknown.
 
-    Attributes:
-      size: Number of examples, an int or an int Tensor []; None if unknown.
-      is_given: True if the user passed it; False if it is the number of rows of the losses' inputs.
+    It is given by the user, or else the number of rows of the losses' inputs.
     """
 
     size: Scalar | None = None
@@ -43,25 +40,17 @@ class Batch(NamedTuple):
 
 
 def has_unknown_uses(leading: Sequence[int | None]) -> bool:
-    """Returns True if the number of examples is not the only unknown size.
-
-    Args:
-      leading: Static sizes of all axes of a layer's inputs, except the axis of features.
-    """
+    """Returns True if more than one leading size is unknown, so not only the number of examples."""
     return sum(size is None for size in leading) > 1
 
 
 def uses_by_place(places: Sequence[Place], batch: Batch) -> list[int]:
     """Returns the number of uses per example, for each place of a layer.
 
-    A place whose rows are k times the examples has k uses. The losses may also have more rows than
-    the layer, for example if the losses of real and of generated images are concatenated. Then each
-    place is one use, if the rows of all places add up to the examples, or if the rows of each place
-    divide them.
-
-    Args:
-      places: Places where the layer is applied, each with one unknown size at most.
-      batch: Number of examples.
+    Each place has one unknown size at most. One whose rows are k times the examples has k uses. The
+    losses may also have more rows than the layer, for example if the losses of real and of
+    generated images are concatenated. Then each place is one use, if the rows of all places add up
+    to the examples, or if the rows of each place divide them.
 
     Raises:
       ValueError: The user's batch size does not divide the rows.
@@ -90,13 +79,10 @@ def _known(sizes: Sequence[int | None]) -> list[int]:
 
 
 def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> int:
-    """Returns the number of times that a layer is applied to an example.
+    """Returns the number of times that a layer is applied to an example in the op `what`.
 
-    Args:
-      leading: Static sizes of all axes of its inputs except that of features, in any order; one may
-        be unknown.
-      batch: Number of examples.
-      what: Name of the op, for messages.
+    `leading` are the static sizes of all axes of its inputs except that of features, in any order;
+    one may be unknown.
 
     Raises:
       ValueError: The user's batch size does not divide the rows.

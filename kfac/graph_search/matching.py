@@ -19,6 +19,7 @@ from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
 
 Matcher = Callable[[Tower, Variable, Use], list[MatchRecord]]
+"""Returns the layers that an op of a tower, which a parameter enters, can be."""
 
 _MATCHERS: Mapping[str, Matcher] = types.MappingProxyType(
     {
@@ -52,12 +53,10 @@ _KINDS: Mapping[str, str] = types.MappingProxyType(
 
 
 class Matches(NamedTuple):
-    """Layers found in a tower.
+    """Layers found in a tower: all matches, in the order of parameters and of their uses.
 
-    Attributes:
-      records: All matches, in the order of parameters and of their uses.
-      refusals: Reason why some use of a parameter is no layer, by the parameter's reference.
-      additions: Op that adds a parameter to something, by the parameter's reference.
+    `refusals` has the reason why some use of a parameter is no layer, `additions` the op that adds
+    a parameter to something, both by the parameter's reference.
     """
 
     records: list[MatchRecord]
@@ -66,11 +65,7 @@ class Matches(NamedTuple):
 
 
 def find_matches(tower: Tower) -> Matches:
-    """Returns all places in a tower that look like a layer.
-
-    Args:
-      tower: Graph of the tower.
-    """
+    """Returns all places in a tower that look like a layer."""
     found = Matches([], {}, {})
     for variable in tower.variables:
         for use in tower.uses(variable):

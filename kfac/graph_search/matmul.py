@@ -11,21 +11,18 @@ import tensorflow as tf
 
 from kfac._types import Tensor, Variable
 from kfac.graph_search.bias import find_bias
-from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.subgraph import Use
-from kfac.variables import handles_of
 
 v1 = tf.compat.v1
 
 
 class _Inputs(NamedTuple):
-    """The inputs of a layer.
+    """The inputs of a layer [..., inputs], or a function that makes them.
 
-    Attributes:
-      tensor: Tensor [..., inputs], or a function that makes it.
-      leading: Static sizes of the axes other than inputs; None where unknown.
+    `leading` are the static sizes of the axes other than inputs; None where unknown.
     """
 
     tensor: Tensor | Callable[[], Tensor]
@@ -34,11 +31,6 @@ class _Inputs(NamedTuple):
 
 def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the dense layers that a `MatMul` or `BatchMatMul` can be.
-
-    Args:
-      tower: Graph of the tower.
-      variable: The weight.
-      use: Op that the weight enters.
 
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
@@ -89,11 +81,6 @@ def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     """Returns the dense layers that an `Einsum` can be: ...i,io->...o, in any letters.
 
     The weight may have several axes of inputs, but only one of outputs.
-
-    Args:
-      tower: Graph of the tower.
-      variable: The weight.
-      use: Op that the weight enters.
 
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
@@ -148,20 +135,13 @@ def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> lis
     """Returns the layer without a bias and, if a bias follows, the layer with it."""
     op, product = use.op, use.op.outputs[0]
     outputs = static_size(use.value, -1)
-    seen = (*handles_of(variable), use.value, product)
-    data = {"inputs": inputs.tensor, "leading": inputs.leading}
-    order, description = tower.order(op), f"{op.type} {op.name!r}"
-    kind = RecordType.fully_connected
-    records = []
-    if static_size(variable, -1) == outputs:
-        alone = {**data, "outputs": product}
-        records.append(MatchRecord(kind, variable, seen, alone, order, description))
-    biased = find_bias(tower, product, outputs)
-    if biased is not None:
-        both = {**data, "outputs": biased.outputs}
-        everything = (*seen, *biased.tensors)
-        text = f"{description} with a bias"
-        records.append(MatchRecord(kind, (variable, biased.bias), everything, both, order, text))
+    data = {"inputs": inputs.tensor, "leading": inputs.leading, "outputs": product}
+    alone = tower.match(RecordType.fully_connected, variable, use, data)
+    records = [alone] if static_size(variable, -1) == outputs else []
+    found = find_bias(tower, product, outputs)
+    if found is not None:
+        both = with_part(alone, found.bias, found.tensors, " with a bias", outputs=found.outputs)
+        records.append(both)
     if not records:
         raise NotRegistrableError(
             f"has {variable.shape.rank} axes and is reshaped for {op.name!r}, without a bias"

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.shared_constants import shared_constant
 from kfac.registration.subgraph import Use
-from kfac.variables import handles_of
 
 v1 = tf.compat.v1
 
@@ -27,13 +26,9 @@ _SUMS = frozenset({"Add", "AddV2"})
 
 
 class _Affine(NamedTuple):
-    """A tensor that is scaled, and shifted if there is a β.
+    """A tensor x, normalized, or a function that makes it; and y = x∘γ, or x∘γ + β with a shift β.
 
-    Attributes:
-      inputs: x, normalized; or a function that makes it.
-      outputs: y.
-      shift: β, if it exists and is a parameter.
-      tensors: Tensors that the match covers.
+    The match covers `tensors`.
     """
 
     inputs: Tensor | Callable[[], Tensor]
@@ -44,11 +39,6 @@ class _Affine(NamedTuple):
 
 def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the scale and shift that a `Mul` can belong to: without and with the shift.
-
-    Args:
-      tower: Graph of the tower.
-      variable: The scale γ.
-      use: Op that the scale enters.
 
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
@@ -65,16 +55,10 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
 
 def _records(tower: Tower, variable: Variable, use: Use, affine: _Affine) -> list[MatchRecord]:
     data = {"inputs": affine.inputs, "outputs": affine.outputs}
-    order, text = tower.order(use.op), f"{use.op.type} {use.op.name!r}"
-    seen = (*handles_of(variable), use.value, use.op.outputs[0])
-    kind = RecordType.scale_and_shift
-    records = [MatchRecord(kind, variable, seen, data, order, text)]
-    if affine.shift is not None:
-        everything = (*seen, *affine.tensors)
-        text = f"{text} with a shift"
-        params = (variable, affine.shift)
-        records.append(MatchRecord(kind, params, everything, data, order, text))
-    return records
+    alone = tower.match(RecordType.scale_and_shift, variable, use, data)
+    if affine.shift is None:
+        return [alone]
+    return [alone, with_part(alone, affine.shift, affine.tensors, " with a shift")]
 
 
 def _plain(tower: Tower, x: Tensor, product: Tensor) -> _Affine | None:
@@ -109,13 +93,9 @@ def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
 
 
 class _Offset(NamedTuple):
-    """The term added to x∘m in a normalization: β − μ∘m, or −μ∘m.
+    """The term added to x∘m in a normalization: β − μ∘m, or −μ∘m without a shift β.
 
-    Attributes:
-      offset: The term.
-      shift: β, if there is one.
-      mean: μ.
-      tensors: Tensors that the match covers.
+    The match covers `tensors`.
     """
 
     offset: Tensor
@@ -167,11 +147,6 @@ def _broadcasts(variable: Variable, value: Tensor, result: Tensor, has_batch: bo
 def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the scale and shift of a `FusedBatchNorm` of any version.
 
-    Args:
-      tower: Graph of the tower.
-      variable: The scale or the shift.
-      use: Op that the parameter enters.
-
     Raises:
       NotRegistrableError: The op is no such layer; the message says why.
     """
@@ -183,15 +158,9 @@ def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRe
         raise NotRegistrableError(f"is the shift in {op.name!r}, whose scale is not trained")
     if use.position == 2:
         return []
-    kind, order = RecordType.batch_norm, tower.order(op)
     data = {"inputs": lambda: _renormalized(op), "outputs": op.outputs[0]}
-    seen = (*handles_of(variable), use.value, op.outputs[0])
-    text = f"{op.type} {op.name!r}"
-    records = [MatchRecord(kind, scale, seen, data, order, text)]
-    if shift is not None:
-        everything = (*seen, op.inputs[2])
-        records.append(MatchRecord(kind, (scale, shift), everything, data, order, text))
-    return records
+    alone = tower.match(RecordType.batch_norm, scale, use, data)
+    return [alone] if shift is None else [alone, with_part(alone, shift, [op.inputs[2]], "")]
 
 
 def _renormalized(op: Operation) -> Tensor:

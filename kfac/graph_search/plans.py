@@ -6,17 +6,12 @@ in a layer table. Made by `kfac.graph_search.registration` and by the scanner.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.registration.convolutions import register_conv2d_multi
-from kfac.registration.dense_layers import (
-    register_fully_connected,
-    register_fully_connected_multi,
-    register_generic,
-)
+from kfac.registration.dense_layers import register_generic
 from kfac.registration.layer_table import LayerTable
 
 v1 = tf.compat.v1
@@ -26,24 +21,14 @@ TensorSource = Tensor | Callable[[], Tensor]
 
 
 class Folded(NamedTuple):
-    """A tensor [..., size] to be reshaped to [rows, size].
-
-    Attributes:
-      tensor: The tensor, or a function that makes it.
-      size: Size of the last axis; None for ids, which are reshaped to [rows].
-    """
+    """A tensor [..., size] to be reshaped to [rows, size]; or ids, of no size, to [rows]."""
 
     tensor: TensorSource
     size: int | None
 
 
 class CountedUses(NamedTuple):
-    """The number of uses of a layer as a tensor: rows per example.
-
-    Attributes:
-      inputs: Inputs of the layer, in all its places.
-      batch_size: Number of examples.
-    """
+    """The number of uses of a layer as a tensor: rows of its inputs, in all places, per example."""
 
     inputs: tuple[Folded, ...]
     batch_size: Scalar
@@ -54,39 +39,28 @@ class PlannedTensors:
     """Makes the tensors that the plans of one tower need; folds each tensor only once."""
 
     def __init__(self) -> None:
-        """Makes nothing yet."""
         self._folded: dict[Any, Tensor] = {}
 
-    def get(self, source: TensorSource) -> Tensor:
-        """Returns a tensor; calls its function if it is given as one.
-
-        Args:
-          source: A tensor or a function.
-        """
+    def get(self, source: TensorSource | Folded) -> Tensor:
+        """Returns a tensor; folds it, or calls its function if it is given as one."""
+        if isinstance(source, Folded):
+            return self.fold(source)
         if not callable(source):
             return source
         with v1.name_scope("kfac/scanned/"):
             return source()
 
     def fold(self, folded: Folded) -> Tensor:
-        """Returns a tensor [rows, size], or [rows] for ids.
-
-        Args:
-          folded: The tensor with any number of axes.
-        """
+        """Returns a tensor [rows, size], or [rows] for ids."""
         source, size = folded
         key = source if callable(source) else source.ref(), size
         if key not in self._folded:
             with v1.name_scope("kfac/scanned/"):
-                self._folded[key] = _folded(source() if callable(source) else source, size)
+                self._folded[key] = _folded(self.get(source), size)
         return self._folded[key]
 
     def count(self, uses: int | CountedUses) -> Scalar:
-        """Returns a number of uses, an int or an int Tensor [].
-
-        Args:
-          uses: A number, or the tensors that it is computed from.
-        """
+        """Returns a number of uses, given or to be computed: an int or an int Tensor []."""
         if isinstance(uses, int):
             return uses
         inputs = [self.fold(folded) for folded in uses.inputs]
@@ -103,156 +77,47 @@ def _folded(tensor: Tensor, size: int | None) -> Tensor:
         return tf.reshape(tensor, [-1] if size is None else [-1, size])
 
 
-class Plan(Protocol):
-    """A way to register the parameters of one layer."""
-
-    def register(
-        self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
-    ) -> None:
-        """Registers the layer, or one more tower of it.
-
-        Args:
-          layers: Layer table to add the layer to.
-          params: The layer's parameter, or a tuple of its parameters.
-          reuse: As in all functions that register a layer.
-          tensors: Maker of the layer's tensors.
-        """
-
-
 @final
 @dataclasses.dataclass(frozen=True)
-class DensePlan:
-    """A dense layer or an embedding that is applied in one place, once per example.
+class LayerPlan:
+    """A layer, with all arguments of the function that registers it, such as `register_conv2d`.
 
-    Attributes:
-      inputs: Inputs of the layer.
-      outputs: Outputs of the layer.
-      dense_inputs: False for an embedding, whose inputs are ids.
-    """
-
-    inputs: Folded
-    outputs: TensorSource
-    dense_inputs: bool
-
-    def register(
-        self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
-    ) -> None:
-        """Registers the layer; see `Plan`."""
-        inputs, outputs = tensors.fold(self.inputs), tensors.get(self.outputs)
-        register_fully_connected(
-            layers, params, inputs, outputs, dense_inputs=self.dense_inputs, reuse=reuse
-        )
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class RepeatedDensePlan:
-    """A dense layer or an embedding with several uses.
-
-    Attributes:
-      inputs: Inputs of the layer, in each of its places.
-      outputs: Outputs of the layer, in each of its places.
-      dense_inputs: False for an embedding, whose inputs are ids.
-      num_uses: Number of uses in all places together.
-      unordered: True if uses and examples are rows in any order.
-    """
-
-    inputs: Sequence[Folded]
-    outputs: Sequence[TensorSource]
-    dense_inputs: bool
-    num_uses: int | CountedUses
-    unordered: bool
-
-    def register(
-        self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
-    ) -> None:
-        """Registers the layer; see `Plan`."""
-        register_fully_connected_multi(
-            layers,
-            params,
-            _single_or_list([tensors.fold(folded) for folded in self.inputs]),
-            _single_or_list([tensors.get(output) for output in self.outputs]),
-            tensors.count(self.num_uses),
-            dense_inputs=self.dense_inputs,
-            reuse=reuse,
-            unordered=self.unordered,
-        )
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class SinglePlan:
-    """A layer in one place, with all arguments of the function that registers it.
-
-    Attributes:
-      function: Function of `kfac.registration`, such as `register_conv2d`.
-      inputs: Inputs of the layer.
-      outputs: Outputs of the layer.
-      settings: The other arguments, such as the geometry of a convolution.
+    Inputs and outputs are those in each place where the layer is applied. `settings` are the other
+    arguments, such as the geometry of a convolution. `num_uses`, of functions that ask for it,
+    counts the uses in all places together.
     """
 
     function: Callable[..., None]
-    inputs: TensorSource
-    outputs: TensorSource
-    settings: Mapping[str, Any]
-
-    def register(
-        self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
-    ) -> None:
-        """Registers the layer; see `Plan`."""
-        inputs, outputs = tensors.get(self.inputs), tensors.get(self.outputs)
-        self.function(layers, params, inputs=inputs, outputs=outputs, reuse=reuse, **self.settings)
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class RepeatedConvPlan:
-    """A two-dimensional convolution with several uses.
-
-    Attributes:
-      inputs: Inputs of the layer, in each of its places.
-      outputs: Outputs of the layer, in each of its places.
-      num_uses: Number of uses in all places together.
-      geometry: Strides, padding, data format and dilations.
-    """
-
-    inputs: Sequence[TensorSource]
+    inputs: Sequence[TensorSource | Folded]
     outputs: Sequence[TensorSource]
-    num_uses: int
-    geometry: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    num_uses: int | CountedUses | None = None
 
     def register(
         self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
     ) -> None:
-        """Registers the layer; see `Plan`."""
-        register_conv2d_multi(
-            layers,
-            params,
-            inputs=_single_or_list([tensors.get(source) for source in self.inputs]),
-            outputs=_single_or_list([tensors.get(source) for source in self.outputs]),
-            num_uses=self.num_uses,
-            reuse=reuse,
-            **self.geometry,
-        )
+        """Registers the layer, or one more tower of it."""
+        arguments = dict(self.settings)
+        for name, sources in (("inputs", self.inputs), ("outputs", self.outputs)):
+            found = [tensors.get(source) for source in sources]
+            arguments[name] = found if len(found) > 1 else found[0]
+        if self.num_uses is not None:
+            arguments["num_uses"] = tensors.count(self.num_uses)
+        self.function(layers, params, reuse=reuse, **arguments)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class GenericPlan:
-    """A parameter that belongs to no known layer.
-
-    Attributes:
-      batch_size: Number of examples.
-    """
+    """A parameter that belongs to no known layer."""
 
     batch_size: Scalar
 
     def register(
         self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
     ) -> None:
-        """Registers the parameter; see `Plan`."""
+        """Registers the parameter, or one more tower of it."""
         register_generic(layers, params, self.batch_size, reuse=reuse)
 
 
-def _single_or_list(tensors: list[Tensor]) -> Tensor | list[Tensor]:
-    return tensors if len(tensors) > 1 else tensors[0]
+Plan: TypeAlias = LayerPlan | GenericPlan

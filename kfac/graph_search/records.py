@@ -9,7 +9,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kfac._types import Parameters, Tensor
+from kfac._types import Parameters, Tensor, Variable
 from kfac.fisher_blocks.base import as_tuple
 from kfac.variables import name_of
 
@@ -69,6 +69,19 @@ def ensure_sequence(value: Any) -> Any:
 def names_of(params: Parameters) -> tuple[str, ...]:
     """Returns the names of parameters, by which they are sorted and shown in messages."""
     return tuple(name_of(param) for param in as_tuple(params))
+
+
+def with_part(
+    record: MatchRecord, part: Variable, tensors: Sequence[Tensor], what: str, **data: Any
+) -> MatchRecord:
+    """Returns a match extended by one parameter, such as a bias, and the tensors around it."""
+    return dataclasses.replace(
+        record,
+        params=(record.params, part),
+        tensor_set=(*record.tensor_set, *tensors),
+        data={**record.data, **data},
+        description=f"{record.description}{what}",
+    )
 
 
 def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]:

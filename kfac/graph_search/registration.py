@@ -13,13 +13,10 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.graph_search.layer_uses import Batch, Place, has_unknown_uses, uses_by_place
 from kfac.graph_search.plans import (
     CountedUses,
-    DensePlan,
     Folded,
+    LayerPlan,
     Plan,
     PlannedTensors,
-    RepeatedConvPlan,
-    RepeatedDensePlan,
-    SinglePlan,
 )
 from kfac.graph_search.records import (
     MatchRecord,
@@ -30,9 +27,11 @@ from kfac.graph_search.records import (
 )
 from kfac.registration.convolutions import (
     register_conv2d,
+    register_conv2d_multi,
     register_convolution,
     register_depthwise_conv2d,
 )
+from kfac.registration.dense_layers import register_fully_connected, register_fully_connected_multi
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.scale_shift import register_scale_and_shift
 
@@ -78,25 +77,14 @@ def register_records(
 
 
 def register_plans(layers: LayerTable, plans: Mapping[Parameters, Plan], reuse: bool | str) -> None:
-    """Registers planned layers, in the order of the plans.
-
-    Args:
-      layers: Layer table to add the layers to.
-      plans: Plans by parameter or tuple of parameters.
-      reuse: As in all functions that register a layer.
-    """
+    """Registers planned layers, in the order of the plans."""
     tensors = PlannedTensors()
     for params, plan in plans.items():
         plan.register(layers, params, reuse, tensors)
 
 
 def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """Returns the plan of a layer.
-
-    Args:
-      params: The layer's parameter, or a tuple of its parameters.
-      records: Matches of the layer, in the order in which the graph was built.
-      batch: Number of examples.
+    """Returns the plan of a layer, from its matches in the order in which the graph was built.
 
     Raises:
       ValueError: Matches are of several kinds, or of a kind that can be applied only once, or the
@@ -126,10 +114,12 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
     inputs = [Folded(record.data["inputs"], size) for record in records]
     uses = _uses(places, inputs, batch)
     outputs = [record.data["outputs"] for record in records]
+    settings = {"dense_inputs": not is_embedding}
     if len(records) == 1 and uses == 1 and outputs[0].shape.rank <= 2:
-        return DensePlan(inputs[0], outputs[0], dense_inputs=not is_embedding)
+        return LayerPlan(register_fully_connected, inputs, outputs, settings)
     unordered = any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses)
-    return RepeatedDensePlan(inputs, outputs, not is_embedding, uses, unordered)
+    settings["unordered"] = unordered
+    return LayerPlan(register_fully_connected_multi, inputs, outputs, settings, uses)
 
 
 def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
@@ -183,11 +173,12 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
             "an unknown number of images"
         )
     inputs, outputs = ([r.data[name] for r in records] for name in ("inputs", "outputs"))
-    return RepeatedConvPlan(inputs, outputs, sum(uses), geometries[0])
+    return LayerPlan(register_conv2d_multi, inputs, outputs, geometries[0], sum(uses))
 
 
-def _single(function: Callable[..., None], record: MatchRecord) -> SinglePlan:
-    return SinglePlan(function, record.data["inputs"], record.data["outputs"], _settings(record))
+def _single(function: Callable[..., None], record: MatchRecord) -> LayerPlan:
+    inputs, outputs = record.data["inputs"], record.data["outputs"]
+    return LayerPlan(function, [inputs], [outputs], _settings(record))
 
 
 def _settings(record: MatchRecord) -> dict[str, Any]:

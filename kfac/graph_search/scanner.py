@@ -31,7 +31,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
-from kfac.registration.decision import Decision
+from kfac.registration.report import Decision
 from kfac.variables import name_of
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
@@ -39,11 +39,9 @@ LinkedGroups = Mapping[frozenset[Variable], str | None]
 
 
 class TowerPlan(NamedTuple):
-    """The layers of a tower, and the reason for each.
+    """The layers of a tower: plans sorted by name, and the readable reason for each.
 
-    Attributes:
-      plans: Plans by parameter or tuple of parameters, sorted by name.
-      decisions: Readable reasons for the plans, and for parameters that are not registered.
+    There are reasons for parameters that are not registered, too.
     """
 
     plans: dict[Parameters, Plan]
@@ -58,12 +56,8 @@ def plan_tower(
 ) -> TowerPlan:
     """Decides about all parameters of a tower that the user has not registered.
 
-    Args:
-      tower: Graph of the tower.
-      registered: Parameters that the user has registered.
-      linked_groups: Parameters that form one layer, with its approximation. A parameter that is
-        linked alone and belongs to no layer becomes generic, with that approximation.
-      batch: Number of examples.
+    A parameter that is linked alone and belongs to no layer becomes generic, with the approximation
+    of its group.
 
     Raises:
       AmbiguousRegistrationError: A parameter could belong to two layers; or parameters without a

@@ -4,11 +4,13 @@ Answers all questions of the matchers about the graph. Made once per tower, in t
 size.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Operation, Scalar, Tensor, Variable
+from kfac.graph_search.records import MatchRecord, RecordType
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.subgraph import SubGraph, Use
 from kfac.variables import handles_of, is_captured
@@ -24,19 +26,11 @@ _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 class Tower:
     """The ops between parameters and the inputs of the losses of one tower.
 
-    Attributes:
-      subgraph: All ops that the losses depend on.
-      variables: Parameters that the losses depend on, in the given order.
-      unreached: Parameters that the losses do not depend on.
+    `variables` are the parameters that the losses depend on, in the given order; `unreached` are
+    the others.
     """
 
     def __init__(self, loss_inputs: Sequence[Tensor], variables: Iterable[Variable]) -> None:
-        """Walks through the graph.
-
-        Args:
-          loss_inputs: Inputs of the tower's losses.
-          variables: Parameters to look for.
-        """
         self.subgraph = SubGraph(loss_inputs)
         self._loss_inputs = tuple(loss_inputs)
         self._ends = frozenset(tensor.ref() for tensor in loss_inputs)
@@ -65,6 +59,22 @@ class Tower:
     def order(self, op: Operation) -> int:
         """Returns the position of an op in the graph."""
         return self._order[op]
+
+    def match(
+        self,
+        kind: RecordType,
+        variable: Variable,
+        use: Use,
+        data: Mapping[str, Any],
+        *tensors: Tensor,
+    ) -> MatchRecord:
+        """Returns the match of a layer at the op that its parameter enters.
+
+        It covers the copies of the parameter there, the op's output, and further tensors.
+        """
+        op = use.op
+        seen = (*handles_of(variable), use.value, op.outputs[0], *tensors)
+        return MatchRecord(kind, variable, seen, data, self.order(op), f"{op.type} {op.name!r}")
 
     def only_consumer(self, tensor: Tensor) -> Use | None:
         """Returns the only use of a tensor; None if it has none, several, or is used by a loss."""
@@ -135,11 +145,9 @@ class Tower:
 def _of_variables(
     operations: Sequence[Operation], is_data: Callable[[Operation], bool]
 ) -> frozenset[Operation]:
-    """Returns the ops that depend on variables but not on data.
+    """Returns the ops that depend on variables but not on data, of all that the losses depend on.
 
-    Args:
-      operations: Ops in the order of the graph: all that the losses depend on.
-      is_data: Function that returns True for ops without inputs that are data.
+    Operations come in the order of the graph. `is_data` decides about those without inputs.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()

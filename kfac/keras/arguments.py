@@ -41,10 +41,7 @@ def loss_and_gradients(
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Returns a loss and its gradients.
 
-    Args:
-      loss: Returns the loss, shape []; or the loss itself, with the tape that recorded it.
-      variables: The variables to train.
-      tape: A `tf.GradientTape`, if the loss is a Tensor.
+    `loss` returns the loss, shape []; or it is the loss itself, with the tape that recorded it.
 
     Raises:
       RuntimeError: TensorFlow executes eagerly.

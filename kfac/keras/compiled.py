@@ -12,11 +12,7 @@ from absl import logging
 
 
 def model_of(optimizer: Any) -> Any:
-    """Returns the model whose method is calling the optimizer, or None.
-
-    Args:
-      optimizer: The optimizer that a model was compiled with.
-    """
+    """Returns the model whose method is calling the optimizer, or None."""
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
@@ -29,8 +25,7 @@ def model_of(optimizer: Any) -> Any:
 def turn_off_xla(model: Any) -> None:
     """Sets a model's `jit_compile` to False, and says so in the log.
 
-    Args:
-      model: A Keras model, before its training function is made; or None.
+    It is called before the model's training function is made. The model may be None.
     """
     if getattr(model, "jit_compile", False):
         model.jit_compile = False

@@ -18,10 +18,8 @@ def for_estimator(
 ) -> CannedKfac:
     """Returns K-FAC for the graphs of an Estimator, with the numbers as they now are.
 
-    Args:
-      training: Settings of the optimizer.
-      config: Its `get_config()`.
-      deserialize: Function of Keras that makes a schedule anew.
+    `config` is the optimizer's `get_config()`. `deserialize` is the function of Keras that makes a
+    schedule anew.
 
     Raises:
       ValueError: The settings are adaptive, or name approximations, unknown layers or accumulation,

@@ -31,16 +31,11 @@ def register_layers(
     batch_size: Scalar | None,
     model: Any,
 ) -> None:
-    """Registers the layers of all variables.
+    """Registers the layers of all variables, which are the trained ones, as the graph sees them.
 
-    Args:
-      layers: Collection of the graph, with the losses.
-      variables: The trained variables, as the graph sees them.
-      approximations: Approximations by a layer's name or class, or one for all.
-      unknown: "error" or "diagonal": the treatment of variables in no known layer. Vectors, such
-        as the bias of a depthwise convolution, always have the diagonal.
-      batch_size: As in `LayerCollection.auto_register_layers`.
-      model: The Keras model, or None if it is not known.
+    The collection has the losses. `unknown` is "error" or "diagonal": the treatment of variables in
+    no known layer. Vectors, such as the bias of a depthwise convolution, always have the diagonal.
+    The model may be None if it is not known.
 
     Raises:
       ValueError: A name or class has no layer, a layer is not known and `unknown` is "error", or as

@@ -59,14 +59,10 @@ ACCEPTED = (
 
 
 class FoundLoss(NamedTuple):
-    """A −log p of targets in the graph.
+    """A −log p of targets in the graph, of kind "categorical", "onehot", "bernoulli" or "normal".
 
-    Attributes:
-      kind: "categorical", "onehot", "bernoulli" or "normal".
-      predicted: Logits, or the mean of the normal distribution.
-      targets: As the loss of that kind takes them.
-      value: −log p, or a multiple of it.
-      factor: Number that −log p is multiplied with to get `value`.
+    `predicted` are logits, or the mean of the normal distribution; targets are as the loss of that
+    kind takes them. `value` is `factor` times −log p.
     """
 
     kind: str
@@ -84,11 +80,9 @@ def register_losses(
 ) -> None:
     """Registers all losses that are added up in the loss of each tower.
 
-    Args:
-      layers: Collection of the graph.
-      losses: The loss of each tower, shape []; their sum is minimized.
-      variables: The trained variables, as the graph sees them.
-      batch_size: Examples of one tower; None means the rows of what is predicted.
+    Each tower's loss has shape []; their sum is minimized. The variables are the trained ones, as
+    the graph sees them. `batch_size` counts examples of one tower; None means the rows of what is
+    predicted.
 
     Raises:
       ValueError: No term of the loss is of a known kind.
@@ -127,17 +121,12 @@ def _names(operations: Sequence[Operation]) -> str:
 class _Search:
     """A walk from the loss to its terms.
 
-    Attributes:
-      found: Losses of a known kind, in the order in which the graph was built.
-      unknown: Ops that end the walk and are none, but depend on data and on trained variables.
+    It finds losses of a known kind, in the order in which the graph was built, and unknown ops that
+    end the walk and are none, but depend on data and on trained variables.
     """
 
     def __init__(self, variables: Iterable[Variable]) -> None:
-        """Finds all ops that depend on variables.
-
-        Args:
-          variables: The trained variables.
-        """
+        """Finds all ops that depend on the trained variables."""
         self._dependent = _reachable([h for variable in variables for h in handles_of(variable)])
         self._found: dict[Operation, FoundLoss] = {}
         self._unknown: dict[Operation, None] = {}

@@ -52,9 +52,7 @@ def first_component(variable: Variable) -> Variable:
 def as_config(training: Training, serialize: Callable[[Any], Any]) -> dict[str, Any]:
     """Returns an optimizer's arguments, but for name and learning rate, with the current numbers.
 
-    Args:
-      training: Settings and state of the optimizer.
-      serialize: Function of Keras that serializes a schedule.
+    `serialize` is the function of Keras that serializes a schedule.
     """
     numbers = {name: training.number(name) for name in CHANGEABLE}
     return {

@@ -45,14 +45,10 @@ _FOUND = {
 class StepSettings:
     """Settings that stay while a model is trained.
 
-    Attributes:
-      adaptive: Whether learning rate, momentum and damping come from the model of the loss.
-      fisher_approx: Approximations by a layer's name or class, or one for all.
-      unknown_layers: "error" or "diagonal".
-      batch_size: Examples in one replica's batch; None means the rows of what the model predicts.
-      accumulation_steps: Batches whose gradients and statistics make one step; None means one.
-      config: Settings of all factors; None means the defaults.
-      arguments: Further arguments of the graph's optimizer.
+    Adaptive settings take learning rate, momentum and damping from the model of the loss.
+    `unknown_layers` is "error" or "diagonal". `batch_size` counts examples in one replica's batch;
+    None means the rows of what the model predicts. Gradients and statistics of `accumulation_steps`
+    batches make one step; None means of one. `arguments` are further ones of the graph's optimizer.
     """
 
     adaptive: bool
@@ -67,12 +63,9 @@ class StepSettings:
 class Hyperparameters(NamedTuple):
     """Values that may change from step to step: numbers, Tensors or Variables.
 
-    Attributes:
-      learning_rate: α; of no effect with adaptive settings.
-      damping: λ.
-      momentum: β, or None.
-      weight_decay: Share of a weight that decays in a step, over the learning rate; or None.
-      norm_constraint: Bound of the squared Fisher norm of a step, or None.
+    α has no effect with adaptive settings. λ is the damping, β the momentum. `weight_decay` is the
+    share of a weight that decays in a step, over the learning rate. `norm_constraint` bounds the
+    squared Fisher norm of a step.
     """
 
     learning_rate: Scalar | None
@@ -83,13 +76,10 @@ class Hyperparameters(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Gradients, variables and losses of a step.
+    """Gradients, over all replicas, variables, as the graph sees them, and losses of a step.
 
-    Attributes:
-      gradients: Gradient of each variable, over all replicas.
-      variables: The variables, as the graph sees them.
-      losses: The loss of each replica, shape []; their sum is minimized.
-      model: The Keras model, or None if it is not known.
+    There is a loss of each replica, shape []; their sum is minimized. The Keras model is None if it
+    is not known.
     """
 
     gradients: Sequence[Tensor]

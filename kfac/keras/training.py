@@ -24,13 +24,7 @@ CHANGEABLE = ("damping", "momentum", "weight_decay", "norm_constraint")
 
 @typing.final
 class Training:
-    """K-FAC's state and settings.
-
-    Attributes:
-      settings: What does not change.
-      store: K-FAC's variables.
-      model: The Keras model, or None while it is not known.
-    """
+    """K-FAC's state and settings. The Keras model is None while it is not known."""
 
     def __init__(
         self,
@@ -40,14 +34,9 @@ class Training:
         learning_rate: Scalar | None,
         numbers: Mapping[str, Scalar | None],
     ) -> None:
-        """Checks all arguments.
+        """Checks all arguments; the learning rate is not kept.
 
-        Args:
-          settings: What does not change.
-          store: K-FAC's variables.
-          model: The Keras model, or None.
-          learning_rate: The learning rate; checked only.
-          numbers: The values of `CHANGEABLE` numbers: each a number, a schedule or None.
+        `numbers` are the values of `CHANGEABLE` numbers: each a number, a schedule or None.
 
         Raises:
           ValueError: A number is out of its range, or two arguments exclude each other.
@@ -67,11 +56,7 @@ class Training:
     # Numbers that change.
 
     def make_numbers(self, make: Callable[[str, float], Variable]) -> None:
-        """Puts the numbers into variables.
-
-        Args:
-          make: Makes a float variable of a name and a first value.
-        """
+        """Puts the numbers into float variables, each made from its name and first value."""
         for name, value in self._numbers.items():
             # A momentum of zero keeps no velocities, so it cannot grow later.
             is_off = value is None or (name == "momentum" and value == 0)
@@ -145,13 +130,10 @@ class Training:
     ) -> None:
         """Builds a step in the graph that is being traced, then applies constraints of variables.
 
-        Args:
-          gradients: Gradient of each variable in this replica. Variables whose gradient is None are
-            left as they are.
-          variables: The `tf.Variable`s, each with the attribute `path` or `name`.
-          learning_rate: Returns α for this step.
-          iterations: Counter of steps, incremented by one.
-          loss: The loss of this replica; None means what was kept by `remember`.
+        Gradients are of this replica. Variables whose gradient is None are left as they are. The
+        variables are `tf.Variable`s, each with the attribute `path` or `name`. `learning_rate`
+        returns α for this step. The counter `iterations` is incremented by one. The loss is that of
+        this replica; None means what was kept by `remember`.
 
         Raises:
           RuntimeError: TensorFlow executes eagerly, or the caller is in cross-replica context.
@@ -261,12 +243,7 @@ def components(strategy: Any, variable: Variable) -> tuple[Variable, ...]:
 
 
 def changeable(name: str, doc: str) -> property:
-    """Returns the property of a number that may change from step to step.
-
-    Args:
-      name: One of `CHANGEABLE`.
-      doc: Docstring of the property.
-    """
+    """Returns the property of a number that may change from step to step, one of `CHANGEABLE`."""
 
     def get(optimizer: Any) -> Any:
         return optimizer.training.number(name)

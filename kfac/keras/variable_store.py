@@ -22,14 +22,9 @@ MakeVariable = Callable[[str, Callable[[], Tensor], tuple[int, ...], DType], Var
 
 @typing.final
 class VariableStore:
-    """Variables by name."""
+    """Variables by name, each made by a function that makes what the optimizer keeps."""
 
     def __init__(self, make: MakeVariable) -> None:
-        """Starts without variables.
-
-        Args:
-          make: Makes a variable that the optimizer keeps.
-        """
         self._make = make
         self._variables: dict[str, Variable] = {}
         self._loaded: dict[str, np.ndarray] = {}
@@ -37,11 +32,7 @@ class VariableStore:
         self._paths: tuple[str, ...] = ()
 
     def name_parameters(self, paths: Sequence[str]) -> None:
-        """Sets the names of the model's variables, after which K-FAC names its own.
-
-        Args:
-          paths: The names, in the order of the model.
-        """
+        """Sets the names of the model's variables, in order, after which K-FAC names its own."""
         self._paths = tuple(paths)
 
     def _key(self, name: str) -> str:
@@ -67,11 +58,7 @@ class VariableStore:
         return {**self._loaded, **made}
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
-        """Sets variables, now or when they are made.
-
-        Args:
-          values: Values by key.
-        """
+        """Sets variables, by key, now or when they are made."""
         made = {self._key(name): variable for name, variable in self._variables.items()}
         for key, value in values.items():
             if key in made:
@@ -81,11 +68,7 @@ class VariableStore:
 
     @contextlib.contextmanager
     def scope(self, graph: Graph) -> Iterator[None]:
-        """Makes the store the creator of variables, in a function's graph and outside of it.
-
-        Args:
-          graph: The graph that is being built.
-        """
+        """Makes the store the creator of variables, in a function's graph and outside of it."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(tf.init_scope())
             stack.enter_context(tf.variable_creator_scope(self._create))

@@ -30,8 +30,7 @@ _NEAR_ZERO = 1e-6
 class Chain(DampedFunction):
     """The matrices that `symmetric_chain` or `limiting_chain` returns.
 
-    Attributes:
-      option: 1 takes the correlation of neighbours to be symmetric, 2 the chain to be long.
+    Option 1 takes the correlation of neighbours to be symmetric, option 2 the chain to be long.
     """
 
     option: int
@@ -54,13 +53,8 @@ class Chain(DampedFunction):
 def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Option 1: C₁ is taken to be symmetric; Ψ = U diag(ψ) Uᵀ.
 
-    Args:
-      moments: C₀ and C₁, [2, n, n].
-      damping: d > 0, shape [].
-      previous: [n + 1, n], returned if something is not finite.
-
-    Returns:
-      L = R U, and below it |ψ|: [n + 1, n].
+    `moments` are C₀ and C₁, [2, n, n]; the damping is d > 0, shape []. Returns L = R U, and below
+    it |ψ|: [n + 1, n]; or `previous` if something is not finite.
     """
     first, cross, root, rare_paths = _moments_and_root(moments, damping)
     usable = all_finite(cross)
@@ -73,13 +67,8 @@ def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Dampe
 def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Option 2: the chain is taken to be long; Ψ = F diag(σ) Eᵀ.
 
-    Args:
-      moments: C₀ and C₁, [2, n, n].
-      damping: d > 0, shape [].
-      previous: [2n + 1, n], returned if something is not finite.
-
-    Returns:
-      P = (R C₁)ᵀ R, below it K = R E, and below it μ = min(σ², 1): [2n + 1, n].
+    `moments` are C₀ and C₁, [2, n, n]; the damping is d > 0, shape []. Returns P = (R C₁)ᵀ R, below
+    it K = R E, and below it μ = min(σ², 1): [2n + 1, n]; or `previous` if something is not finite.
     """
     first, cross, root, rare_paths = _moments_and_root(moments, damping)
     usable = all_finite(cross)
@@ -95,12 +84,8 @@ def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Damped
 def symmetric_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
     """Returns the block of option 1, undamped, [n · m, n · m].
 
-    T·A₀⊗G₀ + Σ_k 2 (T − k) A_k⊗G_k over k = 1, …, T − 1, where A_k = C₀^½ |Ψ|^k C₀^½.
-
-    Args:
-      a: C₀ and C₁ of the inputs, [2, n, n].
-      g: C₀ and C₁ of the outputs' gradients, [2, m, m].
-      uses: T.
+    T·A₀⊗G₀ + Σ_k 2 (T − k) A_k⊗G_k over k = 1, …, T − 1, where A_k = C₀^½ |Ψ|^k C₀^½. `a` are C₀
+    and C₁ of the inputs, [2, n, n], and `g` those of the outputs' gradients, [2, m, m].
     """
     bases, psis = [], []
     for root, psi in (_whitened(a), _whitened(g)):
@@ -117,12 +102,8 @@ def limiting_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
     """Returns the block of option 2, undamped, [n · m, n · m].
 
     T Σ_k C₀^½ Ψ^k C₀^½ over all k, with C₀ and Ψ the Kronecker products of those of A and G, and
-    Ψ^(−k) meaning the transpose of Ψ^k. The sum is (I − Ψᵀ)⁻¹ (I − ΨᵀΨ) (I − Ψ)⁻¹.
-
-    Args:
-      a: C₀ and C₁ of the inputs, [2, n, n].
-      g: C₀ and C₁ of the outputs' gradients, [2, m, m].
-      uses: T.
+    Ψ^(−k) meaning the transpose of Ψ^k. The sum is (I − Ψᵀ)⁻¹ (I − ΨᵀΨ) (I − Ψ)⁻¹. `a` are C₀ and
+    C₁ of the inputs, [2, n, n], and `g` those of the outputs' gradients, [2, m, m].
     """
     (root_a, psi_a), (root_g, psi_g) = _whitened(a), _whitened(g)
     root, psi = kronecker_product(root_a, root_g), kronecker_product(psi_a, psi_g)
@@ -147,14 +128,10 @@ def _whitened(moments: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def symmetric_chain_gain(x: Tensor, uses: int) -> Tensor:
-    """Returns γ(x) = (1 − x)² / (T(1 − x²) − 2x(1 − x^T)), entry by entry.
+    """Returns γ(x) = (1 − x)² / (T(1 − x²) − 2x(1 − x^T)), entry by entry, for T uses.
 
-    Its inverse is the polynomial T + 2 Σ_k (T − k) x^k over k = 1, …, T − 1, so it is smooth at
-    x = 1, where the formula is not; near that the first two terms of the series are used.
-
-    Args:
-      x: Tensor of any shape.
-      uses: T.
+    Its inverse is the polynomial T + 2 Σ_k (T − k) x^k over k = 1, …, T − 1, so it is smooth at x =
+    1, where the formula is not; near that the first two terms of the series are used.
     """
     x = tf.cast(x, tf.float64)
     distance = 1 - x

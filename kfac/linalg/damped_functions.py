@@ -21,19 +21,11 @@ from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
 class UndampedMatrix:
     """A matrix M, decomposed at most once for all its damped functions.
 
-    Attributes:
-      matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
-      inverse_method: A key of `kfac.linalg.inversion.INVERSIONS`; None inverts by the
-        eigendecomposition.
+    M is [n, n]; for a chain it stands for C₀ and C₁ [2, n, n]. `inverse_method` is a key of
+    `kfac.linalg.inversion.INVERSIONS`; None inverts by the eigendecomposition.
     """
 
     def __init__(self, matrix: Tensor, inverse_method: str | None = "cholesky") -> None:
-        """Decomposes nothing yet.
-
-        Args:
-          matrix: M.
-          inverse_method: Method to invert M + d·I, as in the class.
-        """
         self.matrix = matrix
         self.inverse_method = inverse_method
 
@@ -46,9 +38,8 @@ class UndampedMatrix:
 class DampedFunction(abc.ABC):
     """A function of M + d·I that a factor can keep in a variable. Equal ones share the variable.
 
-    Attributes:
-      uses_eigenvalues: True if it is computed from the eigendecomposition of M, so that inverses
-        of the same M may as well be.
+    `uses_eigenvalues` is true if it is computed from the eigendecomposition of M, so that inverses
+    of the same M may as well be.
     """
 
     uses_eigenvalues: typing.ClassVar[bool] = False
@@ -59,23 +50,15 @@ class DampedFunction(abc.ABC):
         """Last part of the variable's name, such as "inverse" or `"power_-0.5"`."""
 
     def shape(self, size: int) -> tuple[int, int]:
-        """Returns the shape of the kept matrix.
-
-        Args:
-          size: Rows of M.
-        """
+        """Returns the shape of the kept matrix, for an M of `size` rows."""
         return size, size
 
     @abc.abstractmethod
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns the function, and the path by which it was found. Never raises at run time.
 
-        Its first column is never zero: zeros mean that a variable was not updated yet.
-
-        Args:
-          undamped: M.
-          damping: d, shape [].
-          previous: Value kept so far, returned if the function cannot be computed.
+        Returns `previous`, the value kept so far, if it cannot be computed. Its first column is
+        never zero: zeros mean that a variable was not updated yet.
         """
 
 
@@ -152,16 +135,8 @@ class Cholesky(MatrixFunction):
     """The lower triangular L with LLᵀ = M + d·I."""
 
     has_right_vectors: typing.ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """Returns "cholesky"."""
-        return "cholesky"
-
-    @property
-    def degree(self) -> float:
-        """½."""
-        return 0.5
+    name = "cholesky"
+    degree = 0.5
 
     def __str__(self) -> str:
         """Returns "Cholesky factor"."""
@@ -178,16 +153,8 @@ class CholeskyInverse(MatrixFunction):
     """L⁻¹, where L is lower triangular with LLᵀ = M + d·I."""
 
     has_left_vectors: typing.ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """Returns "cholesky_inverse"."""
-        return "cholesky_inverse"
-
-    @property
-    def degree(self) -> float:
-        """−½."""
-        return -0.5
+    name = "cholesky_inverse"
+    degree = -0.5
 
     def __str__(self) -> str:
         """Returns "inverse Cholesky factor"."""
@@ -203,10 +170,7 @@ class CholeskyInverse(MatrixFunction):
 class Eigenbasis(DampedFunction):
     """U and below it e, [n + 1, n], of M = U diag(e) Uᵀ; the same for all d."""
 
-    @property
-    def name(self) -> str:
-        """Returns "eigenbasis"."""
-        return "eigenbasis"
+    name = "eigenbasis"
 
     def shape(self, size: int) -> tuple[int, int]:
         """Returns (n + 1, n) for n rows."""

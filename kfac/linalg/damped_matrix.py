@@ -31,12 +31,10 @@ Attempt: TypeAlias = RootFunction
 
 
 class DampedMatrix(NamedTuple):
-    """A function of a damped matrix, and the path by which it was found.
+    """A function of a damped matrix [n, n], finite, and the path by which it was found.
 
-    Attributes:
-      matrix: [n, n], finite.
-      rare_paths: int64 [3], in the order of `RARE_PATHS`: 1 if the first attempt failed; 1 if an
-        eigendecomposition had to be used; 1 if the previous matrix was kept.
+    `rare_paths`, int64 [3], in the order of `RARE_PATHS`: 1 if the first attempt failed; 1 if an
+    eigendecomposition had to be used; 1 if the previous matrix was kept.
     """
 
     matrix: Tensor
@@ -44,12 +42,10 @@ class DampedMatrix(NamedTuple):
 
 
 class Eigendecomposition(NamedTuple):
-    """M = U diag(e) Uᵀ of a symmetric matrix.
+    """M = U diag(e) Uᵀ of a symmetric matrix [n, n].
 
-    Attributes:
-      values: e [n], ascending, negative ones replaced by zero.
-      vectors: U [n, n].
-      is_usable: bool [], true if M was finite; if not, the values are those of the identity.
+    The values e are ascending, negative ones replaced by zero. `is_usable`, bool [], is true if M
+    was finite; if not, they are those of the identity.
     """
 
     values: Tensor
@@ -60,24 +56,17 @@ class Eigendecomposition(NamedTuple):
 def damped_inverse(
     matrix: Tensor, damping: Tensor, previous: Tensor, method: str = "cholesky"
 ) -> DampedMatrix:
-    """Returns (M + d·I)⁻¹, symmetric.
+    """Returns (M + d·I)⁻¹, symmetric, and the path that gave it.
 
-    In order, until the result is finite:
+    M [n, n] is symmetric, float32 or float64, and positive semi-definite if all is well. d, shape
+    [], is of the same dtype. `method` is a key of `kfac.linalg.inversion.INVERSIONS`. In order,
+    until the result is finite:
 
     1. M, d not finite or d ≤ 0: the previous inverse.
     2. The given method in the given precision. This is the whole cost of an ordinary call.
     3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
     4. Eigendecomposition in float64, negative eigenvalues set to zero.
     5. The previous inverse.
-
-    Args:
-      matrix: M [n, n], symmetric, float32 or float64; positive semi-definite if all is well.
-      damping: d, shape [], of the same dtype.
-      previous: [n, n], returned if M cannot be inverted.
-      method: A key of `kfac.linalg.inversion.INVERSIONS`.
-
-    Returns:
-      The inverse, and the path that gave it.
     """
     return _with_retries(matrix, damping, previous, INVERSIONS[method], inverse_from_root)
 
@@ -104,10 +93,7 @@ def eigendecompose(matrix: Tensor) -> Eigendecomposition:
 def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns U and below it e, [n + 1, n]; U is the same for M and for M + d·I.
 
-    Args:
-      matrix: M [n, n], symmetric.
-      damping: d; not used.
-      previous: [n + 1, n], returned if M is not finite.
+    Returns `previous` if M, symmetric, is not finite.
     """
     del damping
     values, vectors, is_usable = eigendecompose(matrix)
@@ -117,13 +103,9 @@ def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatri
 def damped_power(
     decomposition: Eigendecomposition, damping: Tensor, exponent: float, previous: Tensor
 ) -> DampedMatrix:
-    """Returns (M + d·I)^e from the eigendecomposition of M.
+    """Returns (M + d·I)^e from the eigendecomposition of M, with d > 0, shape [], and any e.
 
-    Args:
-      decomposition: The eigendecomposition of M [n, n].
-      damping: d > 0, shape [], of the same dtype.
-      exponent: e, any number.
-      previous: [n, n], returned if M or d is not finite, d ≤ 0, or the power overflows.
+    Returns `previous` if M or d is not finite, d ≤ 0, or the power overflows.
     """
     values, vectors, is_usable = decomposition
     usable = tf.logical_and(is_usable, _is_damping(damping))
@@ -179,15 +161,10 @@ def _with_retries(
 ) -> DampedMatrix:
     """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
-    All matrices of a size that an attempt depends on share its operations.
-
-    Args:
-      matrix: M [n, n], symmetric but for rounding. Most functions read its lower triangle only.
-      damping: d, shape [].
-      previous: [n, n], returned if everything else fails.
-      attempt: The function of M + d·I, defined in a module because it is the key of a cache.
-      function: The same function, computed from the Cholesky factor of M + d·I and the identity. It
-        is tried several times in float64 afterwards. Defined in a module, too.
+    `attempt` computes it from M + d·I, `function` from the Cholesky factor of M + d·I and the
+    identity: that is tried several times in float64 afterwards. Both are keys of a cache, so they
+    are defined in modules. Most read the lower triangle of M only. All matrices of a size that an
+    attempt depends on share its operations.
     """
     size = static_size(matrix, 0)
     shared = _shared(attempt, function, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)

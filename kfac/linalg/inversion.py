@@ -46,15 +46,29 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
-    (inverse,) = _by_blocks(size, matrix.dtype)(matrix)
-    return inverse
+    return _shared(_inverse_by_blocks, matrix)
+
+
+def _shared(compute: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
+    """Returns a function of a matrix [n, n], whose operations all matrices of its size share.
+
+    Halves of larger matrices are among them, so that each size is traced once.
+
+    Args:
+      compute: The function, defined in this module because it is the key of a cache.
+      matrix: The matrix, of static size.
+    """
+    (found,) = _of_size(compute, static_size(matrix, 0), matrix.dtype)(matrix)
+    return found
 
 
 @functools.cache
-def _by_blocks(size: int, dtype: DType) -> SharedFunction:
-    """Returns the inversion of matrices [size, size] by blocks."""
-    spec = tf.TensorSpec([size, size], dtype)
-    return SharedFunction(lambda matrix: _gram(_inverse_root_blocks(matrix)), [spec])
+def _of_size(compute: Callable[[Tensor], Tensor], size: int, dtype: DType) -> SharedFunction:
+    return SharedFunction(compute, [tf.TensorSpec([size, size], dtype)])
+
+
+def _inverse_by_blocks(matrix: Tensor) -> Tensor:
+    return _gram(_inverse_root_blocks(matrix))
 
 
 class _Triangular(NamedTuple):
@@ -90,6 +104,10 @@ def _inverse_root(matrix: Tensor) -> Tensor:
     if static_size(matrix, 0) <= LARGEST_BLOCK:
         identity = identity_like(matrix)
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
+    return _shared(_assembled_root, matrix)
+
+
+def _assembled_root(matrix: Tensor) -> Tensor:
     return _inverse_root_blocks(matrix).assembled()
 
 
@@ -103,10 +121,13 @@ def _gram(root: _Triangular) -> Tensor:
 
 def _gram_of_whole(root: Tensor) -> Tensor:
     """Returns WᵀW of a W that is one matrix [n, n]."""
-    size = static_size(root, 0)
-    if size <= LARGEST_BLOCK:
+    if static_size(root, 0) <= LARGEST_BLOCK:
         return symmetrize(tf.matmul(root, root, transpose_a=True))
-    half = size // 2
+    return _shared(_gram_by_blocks, root)
+
+
+def _gram_by_blocks(root: Tensor) -> Tensor:
+    half = static_size(root, 0) // 2
     return _gram(_Triangular(root[:half, :half], root[half:, :half], root[half:, half:]))
 
 

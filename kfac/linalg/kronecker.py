@@ -22,17 +22,11 @@ def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns π and 1/π, by which √λ is split; Martens & Grosse (2015), §6.3.
+    """Returns π and 1/π, shape [], by which √λ is split; Martens & Grosse (2015), §6.3.
 
     π = √((tr A / dim A) / (tr G / dim G)) balances the error terms of π √λ on the diagonal of A and
-    of √λ / π on that of G. It is 1 where a trace is zero, as with outputs that no gradient reached.
-
-    Args:
-      a_mean: tr A / dim A, shape [].
-      g_mean: tr G / dim G, shape [].
-
-    Returns:
-      Two Tensors [].
+    of √λ / π on that of G. The means are tr A / dim A and tr G / dim G, shape []. π is 1 where a
+    trace is zero, as with outputs that no gradient reached.
     """
     pi, inverse = _balance(a_mean.dtype)(a_mean, g_mean)
     return pi, inverse
@@ -51,15 +45,11 @@ def _pi_and_inverse(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def layer_params_to_mat2d(params: Parameters) -> Tensor:
-    """Returns a layer's parameters, or anything of their shapes, as one matrix.
+    """Returns a layer's parameters, or anything of their shapes, as one matrix [inputs, outputs].
 
-    Args:
-      params: A weight [..., outputs], or a tuple (weight, bias [outputs]). With a bias of several
-        axes the weight has these at its end, too.
-
-    Returns:
-      [inputs, outputs], the leading axes of the weight flattened in row-major order, with the
-      bias as an extra last row.
+    They are a weight [..., outputs], whose leading axes are flattened in row-major order, or a
+    tuple (weight, bias [outputs]). The bias becomes an extra last row. With a bias of several axes
+    the weight has these at its end, too.
     """
     if not isinstance(params, (tuple, list)):
         return tf.reshape(params, [-1, params.shape[-1]])
@@ -70,15 +60,7 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
 
 
 def mat2d_to_layer_params(template: Parameters, matrix: Tensor) -> Parameters:
-    """Undoes `layer_params_to_mat2d`.
-
-    Args:
-      template: A weight or (weight, bias) whose static shapes the result takes.
-      matrix: [inputs, outputs], with the bias as last row if the template has one.
-
-    Returns:
-      Tensor, or (Tensor, Tensor), shaped as the template.
-    """
+    """Undoes `layer_params_to_mat2d`, for parameters with the static shapes of a template."""
     if not isinstance(template, (tuple, list)):
         return tf.reshape(matrix, template.shape)
     weight, bias = template

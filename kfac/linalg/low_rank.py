@@ -22,40 +22,25 @@ _PASS_ON = ("EnsureShape", "Identity")
 
 
 class RowProduct(NamedTuple):
-    """A matrix V = XᵀD.
-
-    Attributes:
-      x: X [r, m].
-      d: D [r, n].
-    """
+    """A matrix V = XᵀD of X [r, m] and D [r, n]."""
 
     x: Tensor
     d: Tensor
 
 
 class _Source(NamedTuple):
-    """The origin of a value.
-
-    Attributes:
-      op: The op that computed it.
-      waits_for: Ops that must run before the value is read.
-    """
+    """The op that computed a value, and ops that must run before the value is read."""
 
     op: Operation
     waits_for: list[Operation]
 
 
 def cheaper_row_product(gradient: Parameters) -> RowProduct | None:
-    """Returns X and D of a gradient V = XᵀD if A V G is cheaper as (A Xᵀ)(D G).
+    """Returns X and D of a gradient V = XᵀD if A V G is cheaper as (A Xᵀ)(D G), else None.
 
-    For A [m, m], G [n, n] and r rows this is the case if r(m² + n² + mn) < mn(m + n).
-
-    Args:
-      gradient: V [m, n] as a Tensor, or a tuple of all its rows but the last [m − 1, n] and the
-        last [n], which belongs to a bias.
-
-    Returns:
-      None if the gradient is no such product, if it is not cheaper, or if r is not static.
+    For A [m, m], G [n, n] and r rows this is the case if r(m² + n² + mn) < mn(m + n). V [m, n] is a
+    Tensor, or a tuple of all its rows but the last [m − 1, n] and the last [n], which belongs to a
+    bias. Returns None also if V is no such product, or if r is not static.
     """
     product = _as_row_product(gradient)
     if product is None:

@@ -20,20 +20,15 @@ v1 = tf.compat.v1
 class Packing(typing.NamedTuple):
     """A way to join parts of a vector.
 
-    Attributes:
-      groups: Positions of the parts that each packed part joins, in the order of the parts.
-      sizes: Numbers of entries of the parts that are joined with others, by position.
+    `groups` has the positions of the parts that each packed part joins, in the order of the parts;
+    `sizes` the numbers of entries of the parts that are joined with others, by position.
     """
 
     groups: tuple[tuple[int, ...], ...]
     sizes: Mapping[int, int]
 
     def pack(self, parts: Sequence[Vector]) -> list[Vector]:
-        """Returns the packed parts.
-
-        Args:
-          parts: One for each variable. Those of a group have the same dtype.
-        """
+        """Returns the packed parts. Parts of a group have the same dtype."""
         packed = []
         for group in self.groups:
             with v1.device(entries(parts[group[0]]).device):
@@ -51,12 +46,7 @@ class Packing(typing.NamedTuple):
 
 
 def make_packing(parts: Sequence[Vector], variables: Sequence[Variable]) -> Packing:
-    """Returns a packing that joins dense parts [n] of equal dtype and devices.
-
-    Args:
-      parts: A vector, one part for each variable.
-      variables: The variables.
-    """
+    """Returns a packing that joins dense parts [n] of equal dtype and devices, one per variable."""
     groups: dict[object, list[int]] = {}
     for index, (part, variable) in enumerate(zip(parts, variables, strict=True)):
         is_joined = not isinstance(part, tf.IndexedSlices) and part.shape.rank == 1

@@ -29,17 +29,11 @@ RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 def retry(
     function: RootFunction, matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Returns a function of a damped matrix, and the path to it.
+    """Returns a function of a damped matrix, and the path to it, as in a `DampedMatrix`.
 
-    Args:
-      function: A function defined in a module, because it is the key of a cache.
-      matrix: M [n, n], finite.
-      damping: d > 0, shape [].
-      usable: bool []; False skips all attempts.
-      previous: [n, n], returned if all attempts fail.
-
-    Returns:
-      (matrix, rare paths): [n, n], finite; int64 [3], see `kfac.linalg.damped_matrix.DampedMatrix`.
+    M [n, n] is finite and d > 0, shape []. `function` is the key of a cache, so it is defined in a
+    module. If `usable`, bool [], is false, all attempts are skipped. Returns `previous` if all
+    fail.
     """
     found, path = _all_attempts(function, matrix.dtype)(matrix, damping, usable, previous)
     return found, path

@@ -10,15 +10,10 @@ v1 = tf.compat.v1
 
 
 def shared_constant(value: float, shape: Sequence[int], dtype: DType, device: str = "") -> Tensor:
-    """Returns a Tensor of equal entries; outside of graphs a new one.
+    """Returns a Tensor of entries equal to `value`; outside of graphs a new one.
 
-    It waits for nothing. It is made in no name scope, and in no branch.
-
-    Args:
-      value: The entries.
-      shape: Static shape.
-      dtype: Its dtype.
-      device: Its device; "" leaves that to the scopes of the first call.
+    It waits for nothing. It is made in no name scope, and in no branch. The device "" leaves that
+    to the scopes of the first call.
     """
     if tf.executing_eagerly():
         return _made(value, shape, dtype)

@@ -13,19 +13,16 @@ from kfac._types import Tensor
 
 
 class SharedFunction:
-    """A function of Tensors whose operations are in no graph that calls it."""
+    """A function of Tensors whose operations are in no graph that calls it.
+
+    `compute` takes a Tensor for each spec, and returns a Tensor or a tuple of Tensors. `name` is
+    that of the operations that call it.
+    """
 
     def __init__(
         self, compute: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str | None = None
     ) -> None:
-        """Traces the function.
-
-        Args:
-          compute: A function that takes a Tensor for each spec, and returns a Tensor or a tuple of
-            Tensors.
-          specs: Shapes and dtypes of its arguments.
-          name: Name of the operations that call it.
-        """
+        """Traces the function."""
         self._name = name
         # Tracing in its own graph keeps devices and control dependencies of the caller out.
         with tf.Graph().as_default():

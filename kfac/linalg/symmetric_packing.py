@@ -16,11 +16,7 @@ from kfac.linalg.tensor_ops import diagonal, static_size
 
 
 def pack_symmetric(matrix: Tensor) -> Tensor:
-    """Packs a symmetric matrix [n, n] into [h, 2h + 1], with h = ⌈n/2⌉.
-
-    Args:
-      matrix: [n, n] with static n.
-    """
+    """Packs a symmetric matrix [n, n] of static n into [h, 2h + 1], with h = ⌈n/2⌉."""
     size = static_size(matrix, 0)
     half = (size + 1) // 2
     (packed,) = _pack(matrix.dtype, size % 2)(matrix)
@@ -29,15 +25,7 @@ def pack_symmetric(matrix: Tensor) -> Tensor:
 
 
 def unpack_symmetric(packed: Tensor, size: int) -> Tensor:
-    """Undoes `pack_symmetric`.
-
-    Args:
-      packed: [h, 2h + 1].
-      size: n.
-
-    Returns:
-      [n, n], exactly symmetric.
-    """
+    """Undoes `pack_symmetric`: returns [n, n] of this size n, exactly symmetric."""
     (matrix,) = _unpack(packed.dtype, size % 2)(packed)
     matrix.set_shape([size, size])
     return matrix

@@ -3,12 +3,14 @@
 No state, no layers.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
+from kfac.linalg.shared_functions import SharedFunction
 
 v1 = tf.compat.v1
 
@@ -32,10 +34,6 @@ def known_or_scalars(values: Sequence[Scalar], dtype: DType) -> list[Any]:
     """Returns numbers if all the values are, or functions that return such; else Tensors [].
 
     Arithmetic with numbers makes no operations.
-
-    Args:
-      values: Numbers, Tensors, Variables, or functions of none.
-      dtype: Dtype of the Tensors.
     """
     found = [value() if callable(value) else value for value in values]
     if all(isinstance(value, (int, float)) for value in found):
@@ -189,7 +187,18 @@ def outer_product(rows: Tensor) -> Tensor:
     count, size = (static_size(rows, axis) for axis in (0, 1))
     if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
         return tf.matmul(rows, rows, transpose_a=True)
-    half = -(-size // 32) * 16
+    (product,) = _product_by_quarters(size, rows.dtype)(rows)
+    return product
+
+
+@functools.cache
+def _product_by_quarters(size: int, dtype: DType) -> SharedFunction:
+    """Returns the product for any number of rows: all layers with `size` columns share it."""
+    return SharedFunction(_from_quarters, [tf.TensorSpec([None, size], dtype)], "outer_product")
+
+
+def _from_quarters(rows: Tensor) -> Tensor:
+    half = -(-static_size(rows, 1) // 32) * 16
     first, second = rows[:, :half], rows[:, half:]
     below = tf.matmul(second, first, transpose_a=True)
     upper = tf.concat([outer_product(first), tf.transpose(below)], axis=1)

@@ -24,9 +24,7 @@ Vector: TypeAlias = Any
 class Joined(NamedTuple):
     """A dense vector, by part and as a whole.
 
-    Attributes:
-      parts: Parts, one per variable.
-      whole: The entries of all parts, one after the other, [n].
+    There is one part per variable; the whole [n] has the entries of all, one after the other.
     """
 
     parts: list[Tensor]
@@ -34,12 +32,9 @@ class Joined(NamedTuple):
 
 
 def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
-    """Returns a gradient as a part of a vector.
+    """Returns a gradient as a part of a vector; IndexedSlices become a Tensor unless `keep_sparse`.
 
-    Args:
-      gradient: A Tensor, or IndexedSlices whose repeated indices mean a sum.
-      variable: The variable of the gradient.
-      keep_sparse: True to keep IndexedSlices; False to turn them into a Tensor.
+    Repeated indices of a gradient mean a sum.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return tensor_ops.with_shape(tf.convert_to_tensor(gradient), variable.shape)
@@ -73,12 +68,9 @@ def map_entries(function: Callable[[Tensor], Tensor], vector: Vector) -> Vector:
 
 
 def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
-    """Returns one of two parts.
+    """Returns the first part if the condition, bool [], is true, else the second.
 
-    Args:
-      condition: bool []; true for the first part, false for the second.
-      first: A part. The result is sparse if this one is.
-      second: A part; of the same indices where the first one is sparse.
+    The result is sparse if the first part is; the second then has the same indices.
     """
     other = second if isinstance(first, tf.IndexedSlices) else as_dense(second)
     return map_entries(lambda entry: tensor_ops.choose(condition, entry, entries(other)), first)
@@ -102,23 +94,13 @@ def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]
 
 
 def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
-    """Returns a vector with its entries in one Tensor.
-
-    Args:
-      parts: Dense.
-      dtype: Dtype of the joined entries.
-    """
+    """Returns a vector of dense parts with its entries in one Tensor of a dtype."""
     flat = [tf.cast(x if x.shape.rank == 1 else tf.reshape(x, [-1]), dtype) for x in parts]
     return Joined(list(parts), tensor_ops.concatenated(flat))
 
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Undoes `joined`.
-
-    Args:
-      whole: [n].
-      like: Parts with the static shapes and the dtypes of those to return.
-    """
+    """Undoes `joined`, for parts with the static shapes and the dtypes of those given."""
     flat = tensor_ops.split(whole, [x.shape.num_elements() for x in like])
     return [
         tf.cast(x if y.shape.rank == 1 else tf.reshape(x, y.shape), y.dtype)
@@ -127,13 +109,7 @@ def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DType) -> list[Tensor]:
-    """Returns x·y, shape [], of each of several vectors x with one y.
-
-    Args:
-      first: Several vectors x.
-      second: y; may be sparse.
-      dtype: Dtype of the computation.
-    """
+    """Returns x·y, shape [], of each of several vectors x with one y, computed in a dtype."""
     if any(isinstance(y, tf.IndexedSlices) for y in second):
         return [inner_product(x.parts, second, dtype) for x in first]
     whole = joined(second, dtype).whole
@@ -141,12 +117,9 @@ def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DTy
 
 
 def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DType) -> Tensor:
-    """Returns x·y of two whole vectors, shape [].
+    """Returns x·y of two whole vectors, shape [], computed in a dtype.
 
-    Args:
-      first: x.
-      second: y. Where both have a sparse part, its indices are the same.
-      dtype: Dtype of the computation.
+    Where both have a sparse part, its indices are the same.
     """
     products = []
     for x, y in zip(first, second, strict=True):
@@ -156,12 +129,7 @@ def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DTyp
 
 
 def squared_norm(vector: Sequence[Vector], dtype: DType) -> Tensor:
-    """Returns x·x, shape [], in one pass over the entries.
-
-    Args:
-      vector: x.
-      dtype: Dtype of the computation.
-    """
+    """Returns x·x, shape [], computed in a dtype, in one pass over the entries."""
     return 2 * tf.add_n([tf.nn.l2_loss(tf.cast(entries(part), dtype)) for part in vector])
 
 

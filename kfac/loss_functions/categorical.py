@@ -64,7 +64,7 @@ class _CategoricalLoss(LossFunction):
         log_probabilities = tf.nn.log_softmax(self._logits)
         return -tf.reduce_sum(self._chosen(targets, log_probabilities), axis=-1, keepdims=True)
 
-    def _sample_classes(self, seed: Tensor) -> Tensor:
+    def _sample(self, seed: Tensor) -> Tensor:
         """Draws class numbers, int64, shaped as the logits without their last axis."""
         shape = tf.shape(self._logits)
         flat = tf.reshape(self._logits, [-1, shape[-1]])
@@ -110,10 +110,6 @@ def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:
 class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
     """Softmax cross-entropy; targets are class numbers [...]."""
 
-    def _sample(self, seed: Tensor) -> Tensor:
-        """Draws class numbers, int64, shaped as the logits without their last axis."""
-        return self._sample_classes(seed)
-
     def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
         classes = tf.shape(log_probabilities)[-1]
         is_chosen = tf.one_hot(tf.cast(targets, tf.int64), classes, True, False, dtype=tf.bool)
@@ -127,7 +123,7 @@ class OnehotCategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws one-hot vectors, shaped as the logits and of their dtype."""
         classes = tf.shape(self._logits)[-1]
-        drawn = tf.one_hot(self._sample_classes(seed), classes, dtype=self.dtype)
+        drawn = tf.one_hot(super()._sample(seed), classes, dtype=self.dtype)
         return tf.ensure_shape(drawn, self._logits.shape)
 
     def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:

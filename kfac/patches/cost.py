@@ -18,10 +18,8 @@ ASSUMED_EXAMPLES = 64
 class CostEstimate(NamedTuple):
     """The estimated cost of a computation.
 
-    Attributes:
-      multiplications: Number of multiplications in products of matrices.
-      written: Number of numbers that are written.
-      products: Number of products of matrices that are started.
+    `multiplications` are those in products of matrices, `written` is the number of numbers that are
+    written, and `products` that of products of matrices that are started.
     """
 
     multiplications: float = 0.0

@@ -16,11 +16,7 @@ from kfac.patches.geometry import ConvGeometry, output_size, padding_before_and_
 class FilterAxis(NamedTuple):
     """One dimension of the image, and the filter's size and padding along it.
 
-    Attributes:
-      size: Size of the image.
-      kernel: Size of the filter.
-      before: Zeros before the image.
-      out: Number of locations.
+    There are `before` zeros before the image, and `out` locations.
     """
 
     size: int
@@ -41,9 +37,8 @@ class FilterAxis(NamedTuple):
 def rows_and_columns(images: Tensor, geometry: ConvGeometry) -> tuple[FilterAxis, FilterAxis]:
     """Returns the axes of images [N, ..., c]; a one-dimensional image has one column.
 
-    Args:
-      images: Images with one or two spatial dimensions of static size.
-      geometry: A filter of stride 1, without dilation.
+    Their spatial dimensions, one or two, have static sizes. The filter has stride 1 and no
+    dilation.
     """
     axes = []
     for dimension in range(geometry.rank):

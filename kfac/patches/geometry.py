@@ -51,16 +51,8 @@ def spatial_entries(
 ) -> tuple[int, ...]:
     """Reduces strides or dilations with entries for batch and channels to the spatial ones.
 
-    Args:
-      values: rank + 2 positive ints, of which those for batch and channels are 1; None means all
-        are 1.
-      argument: Name of the argument, for the error.
-      layer: Name of the layer, for the error.
-      rank: Number of spatial dimensions.
-      channels_first: True if the entry for channels is the second, False if it is the last.
-
-    Returns:
-      The spatial entries.
+    The values are rank + 2 positive ints, of which those for batch and channels are 1; None means
+    all are 1. The entry for channels is the second or the last. The error names argument and layer.
 
     Raises:
       ValueError: The values are anything else.
@@ -114,12 +106,7 @@ def output_size(size: Scalar, dimension: int, geometry: ConvGeometry) -> Scalar:
 
 
 def num_locations(sizes: Sequence[Scalar], geometry: ConvGeometry) -> Scalar:
-    """Returns T, the number of output locations of a convolution.
-
-    Args:
-      sizes: Size of the image in each spatial dimension, ints or int Tensors [].
-      geometry: The filter.
-    """
+    """Returns T, the number of output locations, for images of these spatial sizes."""
     total: Scalar = 1
     for dimension, size in enumerate(sizes):
         total = total * output_size(size, dimension, geometry)
@@ -141,12 +128,9 @@ def padding_before_and_after(
 def extract_patches(images: Tensor, geometry: ConvGeometry) -> Tensor:
     """Returns the patch that the filter sees at each location.
 
-    The result is [batch, locations..., entries · channels]. Its last axis is in the order of the
-    filter's axes, channel fastest, like a filter reshaped to [entries · channels, outputs].
-
-    Args:
-      images: [batch, ..., channels], channels last whatever the geometry says.
-      geometry: The filter.
+    Images are [batch, ..., channels], channels last whatever the geometry says. The result is
+    [batch, locations..., entries · channels]. Its last axis is in the order of the filter's axes,
+    channel fastest, like a filter reshaped to [entries · channels, outputs].
     """
     last = geometry._replace(channels_first=False)
     sizes = spatial_sizes(images, last)

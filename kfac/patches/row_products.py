@@ -35,11 +35,7 @@ from kfac.patches.filter_axis import FilterAxis, entry_pairs
 class _Tile(NamedTuple):
     """Neighbouring columns, and the columns that a filter can see together with them.
 
-    Attributes:
-      start: First column.
-      stop: End of the columns.
-      left: First column of the neighbourhood.
-      right: End of the neighbourhood.
+    The columns go from `start` to `stop`, the neighbourhood from `left` to `right`, ends excluded.
     """
 
     start: int
@@ -61,15 +57,10 @@ def estimate_cost(
 
 
 def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
-    """Returns the blocks of all pairs of filter rows (i, i') with i ≤ i'.
+    """Returns the blocks of all pairs of filter rows (i, i') with i ≤ i', of images [N, H, W, c].
 
-    Args:
-      images: [N, H, W, c] with static H, W, c.
-      rows: Axis of the images' rows.
-      columns: Axis of the images' columns.
-
-    Returns:
-      [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.
+    H, W and c are static. The result is [pairs, c, c, kw · kw], pairs in the order of
+    `entry_pairs`.
     """
     channels = static_size(images, -1)
     examples = static_size(images, 0) or ASSUMED_EXAMPLES
@@ -105,14 +96,7 @@ def _tiles(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) 
 
 
 def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _Tile) -> Tensor:
-    """Returns a tile's contribution to the blocks.
-
-    Args:
-      by_row: Images [H, N, W, c].
-      rows: Axis of the images' rows.
-      columns: Axis of the images' columns.
-      tile: Some of the columns.
-    """
+    """Returns a tile's contribution to the blocks, of images [H, N, W, c]."""
     channels = static_size(by_row, -1)
     ours = by_row[:, :, tile.start : tile.stop]
     others = by_row[:, :, tile.left : tile.right]

@@ -39,11 +39,9 @@ _WAYS = (row_products, spectral_products)
 
 
 class PatchMoment(NamedTuple):
-    """A sum over all patches p of all examples.
+    """Σ p pᵀ [d, d] over all patches p of all examples, and their number, an int or int Tensor [].
 
-    Attributes:
-      total: Σ p pᵀ [d, d], or [d + 1, d + 1] if each patch has a trailing 1.
-      count: Number of patches, an int or an int Tensor [].
+    It is [d + 1, d + 1] if each patch has a trailing 1.
     """
 
     total: Tensor
@@ -59,14 +57,10 @@ def patch_moment(
 ) -> PatchMoment:
     """Returns Σ p pᵀ over the patches p of all examples and locations, and their number.
 
-    Args:
-      images: [N, ..., c], channels last, with static c.
-      geometry: The filter.
-      has_bias: True if each patch gets a trailing 1.
-      way: A value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
-        them for the filters above; "auto" avoids them if that is also estimated to be cheaper.
-      sample: Function that chooses some of the patches [N·T, d]. If it is given, patches are always
-        made.
+    Images are [N, ..., c], channels last, with static c. With a bias each patch gets a trailing 1.
+    `way` is a value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
+    them for the filters above; "auto" avoids them if that is also estimated to be cheaper. A
+    function `sample` chooses some of the patches [N·T, d], which then are always made.
     """
     if sample is None and _does_without_patches(images, geometry, way):
         return _moment_without_patches(images, geometry, has_bias)
@@ -106,12 +100,7 @@ def _shared_sums(
 
 
 class PatchSums(NamedTuple):
-    """Sums over all patches p of all examples.
-
-    Attributes:
-      products: Σ p pᵀ [d, d].
-      values: Σ p [d].
-    """
+    """Sums over all patches p of all examples: Σ p pᵀ [d, d] and Σ p [d]."""
 
     products: Tensor
     values: Tensor
@@ -135,12 +124,7 @@ def locations(images: Tensor, geometry: ConvGeometry) -> int:
 
 
 def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Returns True if `patch_sums` is estimated to be cheaper than making patches.
-
-    Args:
-      images: [N, ..., c] with static sizes.
-      geometry: A filter to which `applies`.
-    """
+    """Returns True if `patch_sums`, where it `applies`, is estimated to be cheaper than patches."""
     patch = geometry.entries * static_size(images, -1)
     patches = (static_size(images, 0) or ASSUMED_EXAMPLES) * locations(images, geometry)
     by_patches = CostEstimate(multiplications=patches * patch**2, written=patches * patch)
@@ -150,11 +134,8 @@ def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
 def patch_sums(images: Tensor, geometry: ConvGeometry) -> PatchSums:
     """Returns Σ p pᵀ and Σ p over the patches p of all examples and locations.
 
-    Equal to the sums of the rows of `extract_patches`, in the same order of entries.
-
-    Args:
-      images: [N, ..., c], channels last, one or two static spatial dimensions.
-      geometry: A filter to which `applies`.
+    Equal to the sums of the rows of `extract_patches`, in the same order of entries. Images
+    [N, ..., c] have their channels last, and the filter is one to which this `applies`.
     """
     rows, columns = rows_and_columns(images, geometry)
     if geometry.rank == 1:
@@ -172,14 +153,9 @@ def _costs(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> list[float]
 
 
 def _assembled(blocks: Tensor, rows: FilterAxis) -> Tensor:
-    """Returns the second moment of the patches.
+    """Returns the second moment of the patches [d, d] with d = kh · kw · c, symmetric.
 
-    Args:
-      blocks: [pairs, c, c, kw · kw], by `entry_pairs`.
-      rows: The rows.
-
-    Returns:
-      [d, d] with d = kh · kw · c, symmetric.
+    The blocks are [pairs, c, c, kw · kw], by `entry_pairs`.
     """
     pairs, channels, _, squared = blocks.shape.as_list()
     width = round(squared**0.5)

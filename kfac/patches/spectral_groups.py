@@ -31,12 +31,9 @@ from kfac.patches.filter_axis import FilterAxis
 class Groups(NamedTuple):
     """Groups g of two members a, y_ga = Σ_v members[g, a, v] x(v).
 
-    The product for entries j and j' is Σ_g Σ_ab weights[j, j', g, a, b] y_gaᵀ y_gb, over all
-    groups of `waves` and of `borders`.
-
-    Attributes:
-      members: [groups, 2, size].
-      weights: [kernel, kernel, groups, 2, 2].
+    The product for entries j and j' is Σ_g Σ_ab weights[j, j', g, a, b] y_gaᵀ y_gb, over all groups
+    of `waves` and of `borders`. Members are [groups, 2, size], and weights are
+    [kernel, kernel, groups, 2, 2].
     """
 
     members: np.ndarray

@@ -59,15 +59,10 @@ def estimate_cost(
 
 
 def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
-    """Returns the blocks of all pairs of filter rows (i, i') with i ≤ i'.
+    """Returns the blocks of all pairs of filter rows (i, i') with i ≤ i', of images [N, H, W, c].
 
-    Args:
-      images: [N, H, W, c] with static H, W, c.
-      rows: Axis of the images' rows.
-      columns: Axis of the images' columns.
-
-    Returns:
-      [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.
+    H, W and c are static. The result is [pairs, c, c, kw · kw], pairs in the order of
+    `entry_pairs`.
     """
     channels = static_size(images, -1)
     of_rows, top, side = waves(rows), borders(rows), borders(columns)
@@ -91,23 +86,14 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
 
 
 def _times(matrix: np.ndarray, x: Tensor) -> Tensor:
-    """Returns the product of a constant with matrices x [..., size, d].
-
-    Args:
-      matrix: [..., size], which is [rows, size] for the product.
-      x: The matrices.
-    """
+    """Returns a constant [..., size], taken as [rows, size], times matrices x [..., size, d]."""
     return tf.matmul(tf.constant(matrix.reshape(-1, matrix.shape[-1]), x.dtype), x)
 
 
 def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -> Tensor:
     """Returns the contribution of frequencies of rows with frequencies of columns to the blocks.
 
-    Args:
-      y: [2m, W, c · N], cosine and sine of each frequency of the rows.
-      rows: The rows.
-      columns: The columns.
-      channels: c.
+    y is [2m, W, c · N], cosine and sine of each frequency of the rows.
     """
     of_rows, n = frequencies(rows), len(frequencies(columns))
     y = _times(_wave_members(columns), tf.reshape(y, [len(of_rows), 2 * columns.size, -1]))
@@ -124,8 +110,7 @@ def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -
 def _wave_members(columns: FilterAxis) -> np.ndarray:
     """Returns the transform of cosine and sine along the rows to cosine and sine of waves.
 
-    Returns:
-      [n, 2, 2, 2 · W], by frequency of the columns, sign of ν, and cosine or sine.
+    It is [n, 2, 2, 2 · W], by frequency of the columns, sign of ν, and cosine or sine.
     """
     cosines, sines = waves(columns).members.swapaxes(0, 1)
     plus = [np.hstack([cosines, -sines]), np.hstack([sines, cosines])]
@@ -136,9 +121,8 @@ def _wave_members(columns: FilterAxis) -> np.ndarray:
 def _wave_weights(columns: FilterAxis) -> np.ndarray:
     """Returns the weights of products of waves in the sum over the columns.
 
-    Returns:
-      [2, n, 2, 2, 2, kw, kw]: by factor cos(ωΔ) or sin(ωΔ), frequency of the columns, sign of ν,
-      and cosine or sine of the first and of the second wave.
+    They are [2, n, 2, 2, 2, kw, kw]: by factor cos(ωΔ) or sin(ωΔ), frequency of the columns, sign
+    of ν, and cosine or sine of the first and of the second wave.
     """
     turns = np.multiply.outer(frequencies(columns), shifts(columns))
     even, odd = np.eye(2), np.array([[0, 1], [-1, 0]])
@@ -153,14 +137,10 @@ def _wave_weights(columns: FilterAxis) -> np.ndarray:
 
 
 def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tensor:
-    """Returns the contribution of groups of rows with groups of columns to the blocks.
+    """Returns the contribution of m groups of rows with n groups of columns to the blocks.
 
-    Args:
-      y: 2m · 2n · c · N numbers; by member of a group of rows, group of rows, group of columns,
-        and member of that.
-      rows: m groups.
-      columns: n groups.
-      channels: c.
+    y has 2m · 2n · c · N numbers; by member of a group of rows, group of rows, group of columns,
+    and member of that.
     """
     m, n = len(rows.members), len(columns.members)
     weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
@@ -174,15 +154,10 @@ def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tenso
 
 
 def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
-    """Multiplies the members of all groups, and sums over groups of rows.
+    """Multiplies the members of all groups, and sums over groups of rows: [k · n, 2c, 2c].
 
-    Args:
-      y: [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a
-        group of rows, the third that of a group of columns with the channels.
-      weights: [k, m, 2, 2].
-
-    Returns:
-      [k · n, 2c, 2c].
+    y is [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a
+    group of rows, the third that of a group of columns with the channels. Weights are [k, m, 2, 2].
     """
     size = static_size(y, 2)
 

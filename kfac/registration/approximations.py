@@ -79,12 +79,7 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 
 
 def check_approximation(kind: str, approx: str, where: str) -> str:
-    """Returns `approx` if a kind of layer accepts it.
-
-    Args:
-      kind: A key of `ACCEPTED`.
-      approx: Name of an approximation.
-      where: Text that names the action and the layer, for the error.
+    """Returns `approx` if a kind of layer accepts it; `where` names action and layer in the error.
 
     Raises:
       ValueError: The kind of layer does not accept it.
@@ -112,10 +107,6 @@ class DefaultApproximations:
 
     def set(self, kind: str, approx: str) -> None:
         """Sets the default of a kind of layer.
-
-        Args:
-          kind: The kind of layer.
-          approx: Name of an approximation.
 
         Raises:
           ValueError: The kind of layer does not have the approximation.

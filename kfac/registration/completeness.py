@@ -16,10 +16,6 @@ from kfac.variables import name_of
 def check_towers(layers: LayerTable, losses: LossTable) -> None:
     """Checks that there are layers and losses, and that all towers have registered all of them.
 
-    Args:
-      layers: The registered layers.
-      losses: The registered losses.
-
     Raises:
       ValueError: No loss or no layer is registered, or some layer or loss was registered by fewer
         towers than another.
@@ -47,10 +43,6 @@ def check_towers(layers: LayerTable, losses: LossTable) -> None:
 def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
     """Checks that exactly these variables are registered.
 
-    Args:
-      layers: The registered layers.
-      variables: The variables of the optimizer.
-
     Raises:
       ValueError: Some of them are not registered, or others are; the message names them.
     """
@@ -74,10 +66,6 @@ def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
 
 def check_uses(layers: LayerTable, subgraph: SubGraph) -> None:
     """Checks that each parameter has at most as many uses as were registered.
-
-    Args:
-      layers: The registered layers.
-      subgraph: The ops that the registered losses depend on.
 
     Raises:
       ValueError: A parameter has more uses; the message names it.

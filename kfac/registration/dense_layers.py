@@ -1,4 +1,4 @@
-"""Registration of layers without a geometry: dense, repeated, generic.
+"""Registration of layers without a geometry: dense, repeated, generic, or with an own block.
 
 One function per kind of layer, which `LayerCollection` has as a method. Each makes a block and adds
 it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. All functions have these
@@ -16,6 +16,7 @@ tensor is something else. In these cases the collection stays as it was.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -170,6 +171,41 @@ def register_generic(
         )
     block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(table, params)
     table.add(block, batch_size, (), reuse, math.inf)
+
+
+def register_block(
+    table: LayerTable,
+    block: FisherBlock,
+    inputs: Any,
+    outputs: Any,
+    reuse: bool | str = VARIABLE_SCOPE,
+    uses: float = 1,
+) -> None:
+    """Registers a layer with a block that the program defines, or one more tower of it.
+
+    Every tower makes a block, with the same class, parameters and settings. The first is kept.
+
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      block: A block without towers, of the layer's parameters.
+      inputs: Tensors that enter the layer, structured as the block needs them.
+      outputs: Tensors that leave the layer. The block is given their gradients.
+      reuse: See the module.
+      uses: Number of uses that each of its parameters has in the tower's graph.
+
+    Raises:
+      ValueError: See the module.
+      TypeError: `block` is no block, or a tensor is something else.
+    """
+    if not isinstance(block, FisherBlock):
+        raise TypeError(
+            f"Cannot register {block!r} as a block: it is of type {type(block).__name__}. Accepted "
+            "is an object of a class below kfac.fisher_blocks.FisherBlock, which knows its "
+            "parameters: register_block(Block(layer_collection, params), inputs, outputs), where "
+            "tensorflow/kfac has register_block(params, block). "
+            "See docs/howto/kfac_registration.md."
+        )
+    table.add(block, inputs, outputs, reuse, uses)
 
 
 def _resolve_dense(

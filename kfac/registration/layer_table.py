@@ -28,19 +28,10 @@ v1 = tf.compat.v1
 class LayerTable:
     """The layers of one model, over all its towers.
 
-    Attributes:
-      scope: The graph of the layers; knows if registration is over.
-      config: Settings of all factors and blocks.
-      defaults: Approximations of layers that are registered without one.
+    `defaults` has the approximations of layers that are registered without one.
     """
 
     def __init__(self, scope: RegistrationScope, config: CurvatureConfig | None = None) -> None:
-        """Starts without layers.
-
-        Args:
-          scope: The graph of the layers; knows if registration is over.
-          config: Settings of all factors and blocks; None means the defaults.
-        """
         self.scope = scope
         self.config = config or CurvatureConfig()
         self.defaults = DefaultApproximations()
@@ -67,11 +58,7 @@ class LayerTable:
         return tuple(param for key in self._blocks for param in as_tuple(key))
 
     def registered_uses(self, params: Parameters) -> float:
-        """Returns the uses that a layer's parameters may have in the graph, in all its towers.
-
-        Args:
-          params: A key of `blocks`.
-        """
+        """Returns the uses that a layer's parameters, a key of `blocks`, may have in all towers."""
         return sum(self._uses[params])
 
     @property
@@ -111,11 +98,6 @@ class LayerTable:
     def resolve_approximation(self, kind: str, approx: str | None, params: Parameters) -> str:
         """Returns the given approximation, or else the linked one, or else the default.
 
-        Args:
-          kind: The kind of layer, a key of `approximations.ACCEPTED`.
-          approx: Name of an approximation, or None.
-          params: The layer's parameters.
-
         Raises:
           ValueError: The kind of layer does not have the approximation.
         """
@@ -135,14 +117,10 @@ class LayerTable:
         reuse: bool | str,
         uses: float = 1,
     ) -> None:
-        """Adds a block, or adds a tower to an equal registered block, after all checks.
+        """Adds a block without towers, or a tower to an equal registered block, after all checks.
 
-        Args:
-          block: A block without towers.
-          inputs: Tensors that enter the layer, structured as the block needs them.
-          outputs: Tensors that leave the layer, structured as the block needs them.
-          reuse: As in all functions that register a layer.
-          uses: Number of uses that each of its parameters may have in the tower's graph.
+        Tensors that enter and leave the layer are structured as the block needs them. `uses` is the
+        number of uses that each of its parameters may have in the tower's graph.
 
         Raises:
           ValueError: `reuse` does not fit, a parameter belongs to another layer, a tensor is of
@@ -161,11 +139,7 @@ class LayerTable:
         self._uses.setdefault(block.params, []).append(uses)
 
     def remove_last_tower(self, params: Parameters) -> None:
-        """Removes the last tower of a layer; removes the layer if it was the only tower.
-
-        Args:
-          params: The layer's parameters.
-        """
+        """Removes the last tower of a layer; removes the layer if it was the only tower."""
         key = as_key(params)
         self._uses[key].pop()
         if self._uses[key]:

@@ -35,11 +35,8 @@ NONE_YET = (
 class LossEntry(NamedTuple):
     """One loss in all towers.
 
-    Attributes:
-      coeff: Weight of the loss.
-      seed: Number that separates its samples from those of other losses.
-      towers: The loss of each tower.
-      number: The seed that the user registered, or None.
+    `seed` separates its samples from those of other losses. `number` is the seed that the user
+    registered, if any.
     """
 
     coeff: float
@@ -97,18 +94,9 @@ class RegisteredLosses(Protocol):
 
 @final
 class LossTable:
-    """Losses by name, in order of registration.
-
-    Attributes:
-      scope: The graph of the losses; knows if registration is over.
-    """
+    """Losses by name, in order of registration."""
 
     def __init__(self, scope: RegistrationScope) -> None:
-        """Makes an empty table.
-
-        Args:
-          scope: The graph of the losses; knows if registration is over.
-        """
         self.scope = scope
         self._final_subgraph: SubGraph | None = None
         self._entries: dict[str, LossEntry] = {}
@@ -157,11 +145,6 @@ class LossTable:
     def resolve_name(self, name: str | None, coeff: float, reuse: bool | str) -> str:
         """Checks a registration before anything is kept, and names an unnamed loss.
 
-        Args:
-          name: Name of the loss, or None.
-          coeff: Weight of the loss.
-          reuse: As in `kfac.registration.scope.is_reuse`.
-
         Raises:
           ValueError: A tower is added without a name or with another coefficient, or the
             coefficient is not positive.
@@ -209,10 +192,7 @@ class LossTable:
     def add(self, loss: LossFunction, coeff: float, seed: int | None) -> None:
         """Adds a tower under `loss.name`, after `resolve_name` has checked it.
 
-        Args:
-          loss: The tower's loss.
-          coeff: Weight of the loss.
-          seed: Seed of its samples; None means the name, and the seed of the graph.
+        `seed` is that of its samples; None means the name, and the seed of the graph.
 
         Raises:
           ValueError: The other towers' losses are of another class.

@@ -1,11 +1,13 @@
-"""A readable table of layers: their blocks and factors, sizes and devices.
+"""Readable texts for users: a table of layers, and the decisions of the graph scanner.
 
-Called by the layer collection, for its users.
+The table has blocks and factors of the layers, their sizes and devices. Called by the layer
+collection and by `kfac.graph_search`.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from kfac._types import Variable
+from kfac._types import Parameters, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.variables import name_of
@@ -18,11 +20,8 @@ def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -
 
     A line names the factor, its class, dtype and shape; then the bytes and the device of its
     average, and those of its inverses. Factor lines appear once factors have been made, bytes and
-    devices once variables have been made. The findings of the graph scanner follow.
-
-    Args:
-      blocks: The blocks of the layer collection.
-      found: Findings of the graph scanner, one line per decision.
+    devices once variables have been made. What the graph scanner found follows, one line per
+    decision.
     """
     lines = [line for block in blocks for line in _block_lines(block)]
     if found:
@@ -60,3 +59,33 @@ def _size(variables: Sequence[Variable]) -> str:
 def _where(variables: Sequence[Variable]) -> str:
     devices = dict.fromkeys(v.device for v in variables if v.device)
     return f" on {' '.join(devices)}" if devices else ""
+
+
+class Decision(NamedTuple):
+    """The registration of one or more parameters, with its reason.
+
+    `text` names the layer that was recognised, or tells why none was. `is_expected` is false if the
+    parameters belong to no known layer, so that the user should be told.
+    """
+
+    params: Parameters
+    text: str
+    is_expected: bool = True
+
+
+def decision_lines(decisions: Sequence[Decision]) -> list[str]:
+    """Returns one line per decision."""
+    return [f"{', '.join(name_of(v) for v in as_tuple(d.params))}: {d.text}" for d in decisions]
+
+
+def warning_text(decisions: Sequence[Decision]) -> str | None:
+    """Returns a warning that names each parameter without a layer, or None if there is none."""
+    lost = [decision for decision in decisions if not decision.is_expected]
+    if not lost:
+        return None
+    lines = "\n  ".join(decision_lines(lost))
+    return (
+        "K-FAC takes these parameters one by one, as register_generic does, because it knows no "
+        f"layer that they belong to:\n  {lines}\nIf they belong to layers, register these by hand, "
+        "before automatic registration."
+    )

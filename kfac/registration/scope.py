@@ -21,18 +21,10 @@ VARIABLE_SCOPE = "VARIABLE_SCOPE"
 class RegistrationScope:
     """The graph and the state of one registration.
 
-    Attributes:
-      graph: The graph that the model belongs to.
-      name: Name of the layer collection, for messages.
+    `name` is that of the layer collection, for messages. No graph means the current default graph.
     """
 
     def __init__(self, graph: Graph = None, name: str = "LayerCollection") -> None:
-        """Opens registration.
-
-        Args:
-          graph: The graph of the model; None means the current default graph.
-          name: Name of the layer collection, for messages.
-        """
         self.graph = v1.get_default_graph() if graph is None else graph
         self.name = name
         self._is_closed = False
@@ -47,10 +39,7 @@ class RegistrationScope:
         self._is_closed = True
 
     def check_open(self, what: str) -> None:
-        """Checks that registration is not over.
-
-        Args:
-          what: Name of the thing to be registered, for the message.
+        """Checks that registration is not over; the message says that `what` comes too late.
 
         Raises:
           ValueError: Registration is over.
@@ -66,11 +55,7 @@ class RegistrationScope:
             )
 
     def check_graph(self, what: str, *tensors: Tensor) -> None:
-        """Checks that tensors belong to the graph.
-
-        Args:
-          what: Name of the thing to be registered, for the message.
-          *tensors: Tensors of the thing.
+        """Checks that the tensors of `what`, a thing to be registered, belong to the graph.
 
         Raises:
           ValueError: A tensor is of another graph.
@@ -83,16 +68,10 @@ class RegistrationScope:
 
 
 def is_reuse(reuse: bool | str | None, exists: bool) -> bool:
-    """Resolves a `reuse` argument.
+    """Resolves a `reuse` argument: returns True to add a tower, False to register something new.
 
-    Args:
-      reuse: True, False, None, AUTO_REUSE or VARIABLE_SCOPE. AUTO_REUSE adds a tower if there is
-        something to add to; VARIABLE_SCOPE takes the flag of the current variable scope; None means
-        False.
-      exists: True if the layer or loss has been registered before.
-
-    Returns:
-      True to add a tower, False to register something new.
+    AUTO_REUSE adds a tower if there is something to add to. VARIABLE_SCOPE takes the flag of the
+    current variable scope. None means False.
 
     Raises:
       ValueError: `reuse` is anything else.

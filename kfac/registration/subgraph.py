@@ -37,13 +37,10 @@ _STOPS = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
 
 class Use(NamedTuple):
-    """One op that takes a tensor as an input.
+    """One op that takes a tensor as an input, with the number of the input.
 
-    Attributes:
-      op: The op.
-      position: Number of the input.
-      value: The tensor; for a variable, the last copy of its numbers.
-      in_loop: True if the use is inside a `while` loop of the kind that is part of the graph.
+    The value is the tensor; for a variable, the last copy of its numbers. `in_loop` is true inside
+    a `while` loop of the kind that is part of the graph.
     """
 
     op: Operation
@@ -60,11 +57,7 @@ class SubGraph:
     """
 
     def __init__(self, outputs: Iterable[Tensor]) -> None:
-        """Walks back from the outputs, once.
-
-        Args:
-          outputs: Tensors of one graph.
-        """
+        """Walks back from the outputs, tensors of one graph, once."""
         waiting = list(outputs)
         found = {tensor.ref() for tensor in waiting}
         self._members = set()

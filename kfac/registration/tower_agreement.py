@@ -18,20 +18,13 @@ def collections_of_graph(graph: Graph) -> list[RegisteredLosses]:
     """Returns the layer collections of a graph: a list kept on the graph, to be appended to.
 
     Its key is not written into MetaGraphs.
-
-    Args:
-      graph: The graph that the collections are made for.
     """
     collections: list[RegisteredLosses] = graph.get_collection_ref((RegisteredLosses,))
     return collections
 
 
 def check_collection(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
-    """Checks that no loss comes from the layers of another collection.
-
-    Args:
-      layers: The optimizer's collection.
-      losses: Losses that the optimizer's `compute_gradients` was given.
+    """Checks that no loss of the optimizer comes from the layers of another collection.
 
     Raises:
       ValueError: A loss depends on losses of another collection, and on none of this one.
@@ -52,11 +45,7 @@ def check_collection(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None
 
 
 def check_losses(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
-    """Checks that, if losses come from some towers, they come from all of them.
-
-    Args:
-      layers: The optimizer's collection.
-      losses: Losses that the optimizer's `compute_gradients` was given.
+    """Checks that, if losses of the optimizer come from some towers, they come from all of them.
 
     Raises:
       ValueError: A tower is missing.
@@ -73,11 +62,7 @@ def check_losses(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
 
 
 def check_batches(layers: RegisteredLosses, batches: int) -> None:
-    """Checks that each tower has added its batch.
-
-    Args:
-      layers: The optimizer's collection.
-      batches: Number of batches that were added.
+    """Checks that each tower has added its batch: there are as many batches as towers.
 
     Raises:
       ValueError: There are more or fewer batches than towers.

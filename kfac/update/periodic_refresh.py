@@ -3,6 +3,9 @@
 The order in a run is averages, inverses, step; each uses the results of the one before. In a
 burn-in only the averages are updated. A step that reads no averages itself is computed beside their
 update, but made after it.
+
+Inverses can be spread: each step of a period computes a share of them. The first step then computes
+all, or only its own share. In the latter case the shares are whole layers, the cheapest first.
 """
 
 import dataclasses
@@ -44,16 +47,16 @@ class RefreshPeriods(RefreshSettings):
       cov_update_every: Steps between two updates of the averages, ≥ 1.
       num_burnin_steps: Number of runs at the beginning that only update the averages.
       spread_inverses: True if each step computes some of the inverses, and not one step all.
+      spread_first_inverses: True if this holds from the first step on, false if that computes all.
       inverse_delay: Steps from the averages that inverses are computed from to the first use of
         these inverses, ≥ 0 and < `invert_every`. Above 0 they are computed beside the steps.
     """
-
-    from_identity = False
 
     invert_every: Scalar
     cov_update_every: int
     num_burnin_steps: int
     spread_inverses: bool
+    spread_first_inverses: bool = False
     inverse_delay: int = 0
 
     def __post_init__(self) -> None:
@@ -68,8 +71,22 @@ class RefreshPeriods(RefreshSettings):
         check_period("cov_update_every", self.cov_update_every)
         if self.num_burnin_steps != 0:
             check_period("num_burnin_steps", self.num_burnin_steps)
+        if self.spread_first_inverses and not self.spread_inverses:
+            raise ValueError(
+                "Cannot set up K-FAC: spread_first_inverses=True with spread_inverses=False. First "
+                "inverses are spread over the same steps as later ones: pass spread_inverses=True, "
+                "too, or leave out spread_first_inverses."
+            )
         if self.inverse_delay != 0:
             self._check_delay()
+
+    @property
+    def from_identity(self) -> bool:
+        """True if a block that has no inverse yet counts as a damped identity matrix.
+
+        Without `spread_first_inverses` only refused batches leave it without.
+        """
+        return self.spread_first_inverses
 
     def _check_delay(self) -> None:
         check_period("inverse_delay", self.inverse_delay)
@@ -232,12 +249,13 @@ class PeriodicRefresh(RefreshPolicy):
         if not self._periods.spread_inverses or self._invert_every == 1:
             due = _both(makes_step, is_due(step, self._invert_every))
             return self._updated_inverses(due, averages)
-        is_first = tf.equal(step, 0)
         phase = step % self._invert_every
         updates = []
         for number, indices in enumerate(self._shares()):
-            due = _both(makes_step, tf.logical_or(is_first, tf.equal(phase, number)))
-            updates.append(self._updated_inverses(due, averages, indices))
+            due = tf.equal(phase, number)
+            if not self._periods.spread_first_inverses:
+                due = tf.logical_or(tf.equal(step, 0), due)
+            updates.append(self._updated_inverses(_both(makes_step, due), averages, indices))
         return group(*updates)
 
     def _updated_inverses(
@@ -251,11 +269,39 @@ class PeriodicRefresh(RefreshPolicy):
 
     def _shares(self) -> list[list[int]]:
         """Returns the numbers of the factors to invert in each step of a period, by cost."""
-        phases = [str(number) for number in range(self._invert_every)]
         costs = [factor.inverse_cost for factor in self._estimator.factors]
-        chosen = assign_by_cost(costs, phases)
-        shares = [[i for i, at in enumerate(chosen) if at == phase] for phase in phases]
-        return [share for share in shares if share]
+        if not self._periods.spread_first_inverses:
+            return _shares_of([[index] for index in range(len(costs))], costs, self._invert_every)
+        shares = _shares_of(self._layers(), costs, self._invert_every)
+        # The first step is slow anyway, as it prepares all later ones.
+        return sorted(shares, key=lambda share: sum(costs[index] for index in share))
+
+    def _layers(self) -> list[list[int]]:
+        """Returns the numbers of the factors that keep inverses, by layer; each of them once."""
+        estimator = self._estimator
+        left = {each: number for number, each in enumerate(estimator.factors) if each.inverses}
+        layers = [
+            [left.pop(factor) for factor in block.factors if factor in left]
+            for block in estimator.blocks
+        ]
+        return [layer for layer in [*layers, list(left.values())] if layer]
+
+
+def _shares_of(
+    pieces: Sequence[Sequence[int]], costs: Sequence[float], period: int
+) -> list[list[int]]:
+    """Returns shares for the steps of a period, about equally costly; none is empty.
+
+    Args:
+      pieces: Numbers of the factors that stay together.
+      costs: Cost of each factor.
+      period: Number of steps.
+    """
+    shares: dict[str, list[int]] = {str(step): [] for step in range(period)}
+    work = [sum(costs[index] for index in piece) for piece in pieces]
+    for piece, step in zip(pieces, assign_by_cost(work, list(shares)), strict=True):
+        shares[step] += piece
+    return [share for share in shares.values() if share]
 
 
 def _both(first: Tensor | bool, second: Tensor | bool) -> Tensor | bool:

@@ -10,7 +10,6 @@ Called by the optimizer.
 import abc
 import dataclasses
 import typing
-from typing import ClassVar
 
 from kfac._types import GradsAndVars, Operation, Scalar, Variable
 from kfac.estimator import FisherEstimator
@@ -64,14 +63,15 @@ class RefreshByCaller(RefreshPolicy):
 
 
 class RefreshSettings(abc.ABC):
-    """Settings of a refresh policy, of which an optimizer makes the policy. A frozen value.
+    """Settings of a refresh policy, of which an optimizer makes the policy. A frozen value."""
 
-    Attributes:
-      from_identity: True if a block that has no inverse yet counts as a damped identity matrix,
-        false if products with its inverse are zero.
-    """
+    @property
+    @abc.abstractmethod
+    def from_identity(self) -> bool:
+        """True if a block that has no inverse yet counts as a damped identity matrix.
 
-    from_identity: ClassVar[bool]
+        If it is false, products with its inverse are zero.
+        """
 
     def decay_per_update(self, decay: Scalar) -> Scalar:
         """Returns the weight of the past per update of averages.

@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -157,13 +156,11 @@ harness.run(main)
 
 
 @pytest.mark.parametrize("level", [None, "0"])
-def test_profiler_of_tensorflow_prints_nothing_unless_asked(level, monkeypatch):
+def test_profiler_of_tensorflow_prints_nothing_unless_asked(level, monkeypatch, run_command):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     if level is not None:
         monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
-    done = subprocess.run(
-        [sys.executable, "-c", TRACED], cwd=harness.ROOT, check=True, capture_output=True, text=True
-    )
+    done = run_command("-c", TRACED)
     assert done.stdout == "5\n"
     assert ("Profiler session" in done.stderr) == (level is not None)
     assert level or "GPU trace" not in done.stderr

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import runpy
 import sys
 import warnings
@@ -20,6 +21,16 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+    def number(self, label):
+        """The number after a label, at the beginning of a printed line."""
+        return float(re.search(rf"^{label} +(\S+)", self.out, re.MULTILINE)[1])
+
+    def defaults(self):
+        """The flags that `--help` lists -> their defaults as they are printed, or None."""
+        listed = re.findall(r"^  --(?:\[no\])?(\w+): ((?:.|\n(?!  -))*)", self.out, re.MULTILINE)
+        found = {name: re.search(r"\(default: '(.*?)'\)", about) for name, about in listed}
+        return {name: default and default[1] for name, default in found.items()}
 
 
 @pytest.fixture(autouse=True, scope="module")

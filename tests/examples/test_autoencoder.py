@@ -27,10 +27,9 @@ def test_shapes_and_blocks(graph):
     assert set(layers.registered_variables) == set(v1.trainable_variables())
 
 
-def test_loss_is_the_cross_entropy_summed_over_pixels(graph):
+def test_loss_is_the_cross_entropy_summed_over_pixels(graph, evaluate):
     logits = np.random.RandomState(1).randn(12, 16).astype(np.float32)
-    with v1.Session() as session:
-        loss = session.run(autoencoder.mean_loss(tf.constant(logits), tf.constant(IMAGES)))
+    loss = evaluate(autoencoder.mean_loss(tf.constant(logits), tf.constant(IMAGES)))
     p, x = 1 / (1 + np.exp(-logits)), IMAGES.reshape(12, 16)
     expected = -(x * np.log(p) + (1 - x) * np.log(1 - p)).sum(1).mean()
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
@@ -56,11 +55,9 @@ def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
     assert len(set(dampings)) > 2
 
 
-def test_predictions_are_images_and_codes(graph):
+def test_predictions_are_images_and_codes(graph, evaluate):
     spec = autoencoder.model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.PREDICT, {})
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        found = session.run(spec.predictions)
+    found = evaluate(spec.predictions)
     assert found["image"].shape == IMAGES.shape
     assert found["code"].shape == (12, 2)
     assert 0 < found["image"].min() < found["image"].max() < 1

@@ -46,11 +46,10 @@ def test_conv_layer_matches_numpy(graph):
     np.testing.assert_allclose(outputs[0, 2, 3], expected, rtol=1e-5)
 
 
-def test_max_pool_layer_takes_the_largest_of_nine(graph):
+def test_max_pool_layer_takes_the_largest_of_nine(graph, evaluate):
     image = np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1)
     pooled = convnet_model.max_pool_layer(tf.constant(image))
-    with v1.Session() as session:
-        np.testing.assert_array_equal(session.run(pooled)[0, :, :, 0], [[10, 11], [14, 15]])
+    np.testing.assert_array_equal(evaluate(pooled)[0, :, :, 0], [[10, 11], [14, 15]])
 
 
 @pytest.mark.parametrize(

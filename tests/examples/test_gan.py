@@ -1,7 +1,5 @@
 """The networks' shapes, one optimizer for each, distances of samples, and the program."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,10 +58,9 @@ def test_each_optimizer_leaves_the_other_network_alone(graph):
     assert all(map(np.array_equal, before[1], after[1]))
 
 
-def test_cross_entropy_against_numpy(graph):
+def test_cross_entropy_against_numpy(graph, evaluate):
     logits = np.array([[-1.0], [2.0]], np.float32)
-    with v1.Session() as session:
-        real, fake = session.run([gan.cross_entropy(tf.constant(logits), t) for t in (1.0, 0.0)])
+    real, fake = evaluate([gan.cross_entropy(tf.constant(logits), t) for t in (1.0, 0.0)])
     np.testing.assert_allclose(real, np.log1p(np.exp(-logits)).mean(), rtol=1e-6)
     np.testing.assert_allclose(fake, np.log1p(np.exp(logits)).mean(), rtol=1e-6)
 
@@ -99,7 +96,7 @@ def run_gan(run_program, tmp_path, steps):
     arguments += ("--batch_size=64", "--learning_rate=0.004")
     done = run_program("gan", *arguments, f"--train_steps={steps}")
     assert done.code == 0, done.err
-    return done.out, float(re.search(r"^sample to image (\S+)", done.out, re.MULTILINE)[1])
+    return done.out, done.number("sample to image")
 
 
 def test_program_draws_samples(run_program, tmp_path):

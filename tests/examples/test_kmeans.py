@@ -1,7 +1,5 @@
 """Names of clusters, and the program."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -17,10 +15,6 @@ def test_cluster_is_named_after_its_most_frequent_label():
     np.testing.assert_array_equal(kmeans.majorities(clusters, labels, 4), [7, 5, 0, 9])
 
 
-def numbers(out, label):
-    return float(re.search(rf"^{label} +(\S+)$", out, re.MULTILINE)[1])
-
-
 def test_mini_batches_find_the_digits_and_go_on(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off")
     first = run_program("kmeans", *arguments, "--train_steps=4")
@@ -28,8 +22,8 @@ def test_mini_batches_find_the_digits_and_go_on(run_program, tmp_path):
     assert (first.code, done.code) == (0, 0), done.err
     assert "2 towers" in done.out
     assert "continuing at step 4" in done.out
-    assert numbers(done.out, "train distance") < numbers(first.out, "train distance")
-    assert numbers(done.out, "test accuracy") > 0.8
+    assert done.number("train distance") < first.number("train distance")
+    assert done.number("test accuracy") > 0.8
     assert (tmp_path / "centers.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "config.json").exists()
     other = run_program("kmeans", *arguments, "--num_clusters=20")
@@ -37,19 +31,8 @@ def test_mini_batches_find_the_digits_and_go_on(run_program, tmp_path):
     assert "holds checkpoints of 30 clusters" in other.err
 
 
-def test_first_batch_is_large_enough_for_the_first_centers(run_program, tmp_path):
-    for size in (["--batch_size=4"], ["--full_batch", "--num_clusters=2000"]):
-        done = run_program("kmeans", f"--model_dir={tmp_path}/{size[0]}", *size)
-        assert done.code == 2
-        assert "take fewer clusters" in done.err
-        assert done.err.count("\n") == 1
-
-
 def test_full_batches_need_no_batch_size(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--full_batch", "--train_steps=3")
-    wrong = run_program("kmeans", *arguments, "--batch_size=7")
-    assert wrong.code == 2
-    assert "--batch_size=7 has no effect without --nofull_batch" in wrong.err
     done = run_program("kmeans", *arguments, "--num_towers=1", "--distance_metric=cosine")
     assert done.code == 0, done.err
-    assert numbers(done.out, "test accuracy") > 0.6
+    assert done.number("test accuracy") > 0.6

@@ -1,7 +1,6 @@
 """The perceptron's arithmetic, steps on two towers and on one, and the program in both modes."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -38,14 +37,12 @@ def test_layers_match_numpy(graph):
     assert [weights.shape for weights, _ in params] == [(64, 64), (64, 32), (32, 10)]
 
 
-def test_predict_takes_the_largest_logit(graph):
+def test_predict_takes_the_largest_logit(graph, evaluate):
     images = tf.constant(batch()[0])
     digits = mlp.predict(images)
     with v1.variable_scope("", reuse=True):
         logits = mlp.build_model(images)[-1].outputs
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        found, expected = session.run([digits, logits])
+    found, expected = evaluate([digits, logits])
     np.testing.assert_array_equal(found, expected.argmax(axis=1))
 
 
@@ -78,8 +75,7 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     shown = "towers          2: " if mode == "estimator" else "1 tower: "
     assert shown in done.out + done.err
     assert f"128 = {towers} x {128 // towers}" in done.out
-    accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
-    assert accuracy >= 0.85
+    assert done.number("test accuracy") >= 0.85
     assert f"{tmp_path}/model.ckpt-40\n" in done.out
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["program"] == "examples.mlp"
@@ -96,17 +92,3 @@ def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):
     done = run_program("mlp", f"--model_dir={tmp_path}", "--batch_size=16")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "model.ckpt-5" in done.err
-
-
-def test_plain_mode_refuses_a_progress_bar(run_program, tmp_path):
-    done = run_program("mlp", f"--model_dir={tmp_path}", "--mode=plain", "--progress=bar")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "--progress=bar has no effect without --mode=estimator" in done.err
-
-
-def test_modes_do_not_share_a_model_dir(run_program, tmp_path):
-    (tmp_path / "checkpoint").touch()
-    (tmp_path / "trained_for.txt").write_text("an MLP in mode plain on images of 8x8")
-    done = run_program("mlp", f"--model_dir={tmp_path}")
-    assert (done.code, done.out) == (2, "")
-    assert "holds checkpoints of an MLP in mode plain" in done.err

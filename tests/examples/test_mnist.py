@@ -271,10 +271,9 @@ def test_load_mnist_reads_each_image_as_often_as_told(folder, arrays, graph, fla
             np.testing.assert_allclose(images[ours], expected[theirs], rtol=1e-6)
 
 
-def test_load_mnist_makes_up_data_of_mnists_size(graph):
+def test_load_mnist_makes_up_data_of_mnists_size(graph, evaluate):
     image, label = mnist.load_mnist(None, None, 8, use_fake_data=True)
-    with v1.Session() as session:
-        images, labels = session.run([image, label])
+    images, labels = evaluate([image, label])
     assert images.shape == (8, 784)
     assert 0 <= images.min() < images.max() < 1
     assert len(set(labels)) > 1

@@ -16,12 +16,6 @@ def wine():
     return tables.load("wine")
 
 
-def run(tensors):
-    with v1.Session() as session:
-        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
-        return session.run(tensors)
-
-
 def test_table_is_split_by_class_into_three_and_two_fifths(wine):
     assert wine.columns[0] == "alcohol"
     assert "od280_od315_of_diluted_wines" in wine.columns
@@ -34,27 +28,27 @@ def test_table_is_split_by_class_into_three_and_two_fifths(wine):
     assert len(np.unique(rows, axis=0)) == 178
 
 
-def test_pipeline_gives_a_feature_for_each_column(wine, graph):
+def test_pipeline_gives_a_feature_for_each_column(wine, graph, evaluate):
     batches = tables.input_fn(wine, wine.test, 50, training=False)
-    features, labels = run(v1.data.make_one_shot_iterator(batches).get_next())
+    features, labels = evaluate(v1.data.make_one_shot_iterator(batches).get_next())
     assert set(features) == set(wine.columns)
     np.testing.assert_array_equal(features["magnesium"], wine.test.values[:50, 4])
     np.testing.assert_array_equal(labels, wine.test.labels[:50])
 
 
-def test_numeric_columns_are_standardised_by_the_training_set(wine, graph):
+def test_numeric_columns_are_standardised_by_the_training_set(wine, graph, evaluate):
     features = {key: tf.constant(wine.test.values[:, i]) for i, key in enumerate(wine.columns)}
     columns = tables.numeric_columns(wine)
-    values = run(v1.feature_column.input_layer(features, columns))
+    values = evaluate(v1.feature_column.input_layer(features, columns))
     order = np.argsort(wine.columns)
     expected = (wine.test.values - wine.train.values.mean(0)) / wine.train.values.std(0)
     np.testing.assert_allclose(values, expected[:, order], rtol=1e-3, atol=1e-4)
 
 
-def test_buckets_have_equally_many_rows(wine, graph):
+def test_buckets_have_equally_many_rows(wine, graph, evaluate):
     buckets = tables.bucketized_column(wine, "proline", 4)
     values = tf.constant(wine.train.values[:, wine.columns.index("proline")])
-    found = run(v1.feature_column.input_layer({"proline": values}, [buckets]))
+    found = evaluate(v1.feature_column.input_layer({"proline": values}, [buckets]))
     assert found.shape == (106, 4)
     assert found.sum(0).min() >= 25
 

@@ -624,10 +624,14 @@ def test_kfac_on_workers_with_towers_equals_one_tower(tmp_path, adapts, momentum
     assert_close(found[0], expected, 5e-6)
 
 
-@pytest.mark.parametrize("invert_every", [2, 3])
-def test_kfac_spreads_inverses_over_steps_and_workers(tmp_path, invert_every):
+@pytest.mark.parametrize(("invert_every", "spreads_first"), [(2, False), (3, False), (3, True)])
+def test_kfac_spreads_inverses_over_steps_and_workers(tmp_path, invert_every, spreads_first):
     """Each step computes some of the inverses, and the workers divide these."""
-    settings = {"spread_inverses": True, "invert_every": invert_every}
+    settings = {
+        "spread_inverses": True,
+        "spread_first_inverses": spreads_first,
+        "invert_every": invert_every,
+    }
     model_fn = kfac_model(False, "regular", np.float32, **settings)
     expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
     found = train_workers(

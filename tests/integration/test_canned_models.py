@@ -13,7 +13,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 import replicate
-from replicate import export
 
 v1 = tf.compat.v1
 LOADERS = {"digits": load_digits, "wine": load_wine, "breast_cancer": load_breast_cancer}
@@ -27,7 +26,6 @@ STEPS = 150
 RATE = 0.01
 X = tf.feature_column.numeric_column("x", [2])
 TOWERS = ["/cpu:0", "/cpu:1"]
-CONFIG = replicate.RunConfig(progress="off", save_summary_steps=None)
 
 
 def split(name):
@@ -172,36 +170,3 @@ def test_model_fn_is_replicated_by_hand(optimizer, on_one_device, tmp_path):
     model_fn = replicate.replicate_model_fn(classifier.model_fn, devices=TOWERS)
     towered = types.SimpleNamespace(model_fn=model_fn, config=classifier.config)
     check_equal(train(towered, KIND), on_one_device)
-
-
-def input_fn():
-    return tf.data.Dataset.from_tensors((FEATURES, KIND))
-
-
-@pytest.mark.slow
-def test_best_exporter_reads_the_metric_of_a_head(tmp_path):
-    """A model_fn of a ready-made estimator, in an Estimator of its own."""
-    classifier = replicate.DNNClassifier([8], [X], str(tmp_path), optimizer="Adam")
-    config = CONFIG.replace(save_checkpoints_steps=10)
-    estimator = replicate.Estimator(classifier.model_fn, str(tmp_path), config)
-    told = []
-
-    def is_better(best_eval_result, current_eval_result):
-        told.append((best_eval_result["accuracy"], current_eval_result["accuracy"]))
-        return current_eval_result["accuracy"] >= best_eval_result["accuracy"]
-
-    receiver = export.build_raw_serving_input_receiver_fn(
-        {"x": tf.TensorSpec([None, 2], tf.float32, "x")}
-    )
-    exporter = replicate.BestExporter("best", receiver, compare_fn=is_better)
-    results, _ = replicate.train_and_evaluate(
-        estimator,
-        replicate.TrainSpec(lambda: input_fn().repeat(), max_steps=20),
-        replicate.EvalSpec(input_fn, exporters=exporter, start_delay_secs=0, throttle_secs=0),
-    )
-    assert results["global_step"] == 20
-    assert told[-1][1] == results["accuracy"] >= told[-1][0]
-    path = max((tmp_path / "export" / "best").iterdir())
-    served = tf.saved_model.load(str(path)).signatures["predict"](x=tf.constant(FEATURES["x"]))
-    found = served["class_ids"].numpy().ravel()
-    assert (found == KIND).mean() == pytest.approx(results["accuracy"])

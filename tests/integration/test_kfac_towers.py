@@ -101,6 +101,8 @@ def model_fn(features, labels, mode, params):
     optimizer = replicate.TowerOptimizer(
         lambda: kfac.PeriodicInvCovUpdateKfacOpt(
             invert_every=3,
+            spread_inverses=params["spreads"],
+            spread_first_inverses=params["spreads"],
             learning_rate=0.05,
             damping=0.1,
             norm_constraint=0.01,
@@ -113,7 +115,7 @@ def model_fn(features, labels, mode, params):
 
 
 @functools.cache
-def trained(model, estimation_mode, dtype, towers):
+def trained(model, estimation_mode, dtype, towers, spreads):
     """Returns the losses, and all variables by name, of STEPS steps."""
     features, labels = data(model, dtype)
     with tf.Graph().as_default():
@@ -124,7 +126,12 @@ def trained(model, estimation_mode, dtype, towers):
             loss_reduction=v1.losses.Reduction.MEAN,
             devices=[f"/cpu:{index}" for index in range(towers)],
         )
-        params = {"model": model, "estimation_mode": estimation_mode, "dtype": dtype}
+        params = {
+            "model": model,
+            "estimation_mode": estimation_mode,
+            "dtype": dtype,
+            "spreads": spreads,
+        }
         spec = replicated(x, y, "train", params=params)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
@@ -135,9 +142,9 @@ def trained(model, estimation_mode, dtype, towers):
             return losses, session.run({v.op.name: v for v in v1.global_variables()})
 
 
-def check_towers(model, estimation_mode, dtype, towers):
-    losses, expected = trained(model, estimation_mode, dtype, 1)
-    got_losses, got = trained(model, estimation_mode, dtype, towers)
+def check_towers(model, estimation_mode, dtype, towers, *, spreads=False):
+    losses, expected = trained(model, estimation_mode, dtype, 1, spreads)
+    got_losses, got = trained(model, estimation_mode, dtype, towers, spreads)
     assert losses[-1] != losses[0], "the weights must have moved for this to mean something"
     np.testing.assert_allclose(got_losses, losses, rtol=2 * TOLERANCE[dtype])
     assert sorted(got) == sorted(expected)
@@ -158,6 +165,14 @@ def check_towers(model, estimation_mode, dtype, towers):
 )
 def test_towers_equal_one_tower(model, estimation_mode, dtype, towers):
     check_towers(model, estimation_mode, dtype, towers)
+
+
+@pytest.mark.parametrize(
+    ("model", "estimation_mode", "dtype", "towers"),
+    [("convnet", "exact", "float64", 3), ("recurrent", "empirical", "float64", 2)],
+)
+def test_towers_spread_first_inverses_as_one_tower(model, estimation_mode, dtype, towers):
+    check_towers(model, estimation_mode, dtype, towers, spreads=True)
 
 
 @pytest.mark.slow

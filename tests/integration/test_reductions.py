@@ -10,7 +10,6 @@ from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 
-WAYS = ["last", "tree", "sharded"]
 ROWS, WIDTH, HIDDEN, WORDS = 12, 32, 24, 50
 STEPS = 4
 

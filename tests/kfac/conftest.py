@@ -172,6 +172,22 @@ def session(graph):
         yield session
 
 
+@pytest.fixture
+def update_factors(session):
+    """Makes the variables of factors, and updates all averages, then all inverses, once."""
+
+    def update(*factors):
+        for factor in factors:
+            factor.instantiate_cov_variables()
+            factor.instantiate_inv_variables()
+        averages = [factor.make_covariance_update_op(0.9) for factor in factors]
+        inverses = [factor.make_inverse_update_ops() for factor in factors]
+        for ops in (v1.global_variables_initializer(), averages, inverses):
+            session.run(ops)
+
+    return update
+
+
 @pytest.fixture(params=["v2", "v1"])
 def behavior(request):
     """TensorFlow as it is, and with what `disable_v2_behavior` changes in graphs."""

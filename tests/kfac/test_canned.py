@@ -198,7 +198,7 @@ def test_towers_are_registered_one_after_another(graph):
     assert maker().layers is layers
 
 
-def test_settings_reach_the_optimizer(graph):
+def test_settings_reach_the_optimizer(graph, evaluate):
     maker = kfac.for_canned(
         lambda: v1.train.exponential_decay(0.5, 0, 10, 0.5),
         0.25,
@@ -208,8 +208,7 @@ def test_settings_reach_the_optimizer(graph):
     maker.register(one_layer())
     optimizer = maker()
     assert (optimizer.damping, optimizer.momentum) == (0.25, 0.5)
-    with v1.Session() as session:
-        assert session.run(optimizer.learning_rate) == 0.5
+    assert evaluate(optimizer.learning_rate) == 0.5
 
 
 def test_nothing_has_to_be_given(graph):

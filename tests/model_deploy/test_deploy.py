@@ -116,14 +116,12 @@ def test_checkpoint_of_two_clones_loads_into_one_clone(tmp_path, request, data, 
     assert "clone" not in " ".join(saved)
 
 
-def test_evaluation_has_a_loss_and_no_train_op(any_graph, logistic, data):
+def test_evaluation_has_a_loss_and_no_train_op(any_graph, logistic, data, evaluate):
     model = built(logistic, data, on_cpu(2))
     assert model.train_op is None
     assert model.total_loss.op.name == "total_loss"
     assert v1.train.get_global_step() is None
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_allclose(session.run(model.total_loss), np.log(2), rtol=1e-5)
+    np.testing.assert_allclose(evaluate(model.total_loss), np.log(2), rtol=1e-5)
 
 
 def test_a_model_without_loss_and_summaries_has_neither_op(graph):
@@ -182,14 +180,12 @@ def test_summary_op_merges_summaries_from_before_of_clone_0_and_of_the_model(gra
     ]
 
 
-def test_each_summary_of_a_single_clone_is_written_once(graph, logistic, data):
+def test_each_summary_of_a_single_clone_is_written_once(graph, logistic, data, evaluate):
     v1.summary.scalar("before", 1.0)
     model = built(summarizing(logistic), data, on_cpu(1), sgd())
     tags = ["before", "predictions", "highest", "Losses/clone_loss", "total_loss"]
     assert tags_of(model.summary_op) == tags
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        written = v1.Summary.FromString(session.run(model.summary_op))
+    written = v1.Summary.FromString(evaluate(model.summary_op))
     assert [value.tag for value in written.value] == tags
 
 
@@ -289,7 +285,7 @@ def test_an_existing_global_step_is_used(any_graph, logistic, data):
         assert session.run(step) == 1
 
 
-def test_optimizer_arguments_reach_losses_and_gradients(any_graph, logistic, data):
+def test_optimizer_arguments_reach_losses_and_gradients(any_graph, logistic, data, evaluate):
     weights = []
 
     def model(inputs, labels, scale):
@@ -305,9 +301,7 @@ def test_optimizer_arguments_reach_losses_and_gradients(any_graph, logistic, dat
         regularization_losses=[tf.constant(0.5)],
         gate_gradients=v1.train.Optimizer.GATE_NONE,
     )
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_allclose(session.run(deployed.total_loss), np.log(2) + 0.5, rtol=1e-5)
+    np.testing.assert_allclose(evaluate(deployed.total_loss), np.log(2) + 0.5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"summarize_gradients": True}, {"optimzer": sgd()}])

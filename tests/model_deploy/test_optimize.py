@@ -31,12 +31,6 @@ def build(model, data, num_clones, clone_on_cpu=True, regularizer=None, **option
     return optimize_clones(clones, sgd(), **options)
 
 
-def run(fetches):
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return session.run(fetches)
-
-
 def gradients_by_name(grads_and_vars):
     return {variable.op.name: gradient for gradient, variable in grads_and_vars}
 
@@ -89,43 +83,32 @@ def test_loss_of_a_single_clone_is_not_scaled(graph, logistic, data):
     assert "scaled_clone_loss" not in [each.name for each in graph.get_operations()]
 
 
-def test_clones_equal_one_clone_on_the_whole_batch(new_graph, logistic, data):
-    found = []
-    for count in (1, 4):
-        with new_graph(use_resource=count > 2):
-            total_loss, grads_and_vars = build(logistic, data, count, regularizer=l2)
-            found.append(run([total_loss, gradients_by_name(grads_and_vars)]))
-    (loss, gradients), (cloned_loss, cloned_gradients) = found
-    np.testing.assert_allclose(cloned_loss, loss, rtol=1e-6)
-    assert gradients.keys() == cloned_gradients.keys()
-    for name, gradient in gradients.items():
-        np.testing.assert_allclose(cloned_gradients[name], gradient, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("num_clones", [1, 2])
-def test_regularization_counts_once(any_graph, logistic, data, num_clones):
+def test_regularization_counts_once(any_graph, logistic, data, num_clones, evaluate):
     total_loss, grads_and_vars = build(logistic, data, num_clones, regularizer=l2)
-    loss, gradients = run([total_loss, gradients_by_name(grads_and_vars)])
+    loss, gradients = evaluate([total_loss, gradients_by_name(grads_and_vars)])
     inputs, labels = data  # All weights are 0: every prediction is 1/2.
     np.testing.assert_allclose(loss, np.log(2) + 0.05 * 4 * 9.0, rtol=1e-5)
     expected = inputs.T @ (0.5 - labels) / 16 - 0.1 * 3.0
     np.testing.assert_allclose(gradients["fully_connected/weights"], expected, rtol=1e-4)
 
 
-def test_regularization_that_every_clone_adds_counts_once(any_graph, logistic, data):
+def test_regularization_that_every_clone_adds_counts_once(any_graph, logistic, data, evaluate):
     def model(inputs, labels):
         logistic(inputs, labels)
         v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, tf.constant(0.25))
 
     total_loss, _ = build(model, data, 4)
-    np.testing.assert_allclose(run(total_loss), np.log(2) + 0.25, rtol=1e-5)
+    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + 0.25, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("losses", "added"), [([], 0.0), ([0.25, 0.5], 0.75)])
-def test_given_regularization_replaces_the_collection(any_graph, logistic, data, losses, added):
+def test_given_regularization_replaces_the_collection(
+    any_graph, logistic, data, losses, added, evaluate
+):
     given = [tf.constant(loss) for loss in losses]
     total_loss, _ = build(logistic, data, 2, regularizer=l2, regularization_losses=given)
-    np.testing.assert_allclose(run(total_loss), np.log(2) + added, rtol=1e-5)
+    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + added, rtol=1e-5)
 
 
 def test_arguments_reach_compute_gradients(any_graph, logistic, data):
@@ -144,16 +127,16 @@ def embedding_model(ids, labels, sparse=True):
 
 
 @pytest.mark.parametrize("num_clones", [1, 2])
-def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, num_clones):
+def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, num_clones, evaluate):
     data = (np.array([0, 3, 3, 5, 1, 0, 3, 0]), np.arange(8, dtype=np.float32))
     _, [(gradient, variable)] = build(embedding_model, data, num_clones)
     assert isinstance(gradient, tf.IndexedSlices)
     assert gradient.values.op.name.startswith("table/sum_grads" if num_clones > 1 else "grad")
     assert gradient.values.shape == [8, 2]
-    found = run(v1.convert_to_tensor(gradient))
+    found = evaluate(v1.convert_to_tensor(gradient))
     with new_graph():
         _, [(dense, _)] = build(lambda *batch: embedding_model(*batch, sparse=False), data, 1)
-        np.testing.assert_allclose(found, run(dense), rtol=1e-6)
+        np.testing.assert_allclose(found, evaluate(dense), rtol=1e-6)
     assert variable.op.name == "table"
 
 
@@ -166,7 +149,7 @@ def test_variables_without_gradient_are_left_out(any_graph, logistic, data):
     assert len(grads_and_vars) == 2
 
 
-def test_clones_without_loss_are_left_out(any_graph):
+def test_clones_without_loss_are_left_out(any_graph, evaluate):
     calls = []
 
     def model():
@@ -177,7 +160,7 @@ def test_clones_without_loss_are_left_out(any_graph):
 
     config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
     total_loss, [(gradient, _)] = optimize_clones(create_clones(config, model), sgd())
-    assert run([total_loss, gradient]) == [3.0, 1.5]
+    assert evaluate([total_loss, gradient]) == [3.0, 1.5]
 
 
 def test_no_gradient_at_all_is_no_error(graph):

@@ -2,8 +2,6 @@
 
 import inspect
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,6 @@ import replicate
 from replicate import public
 from replicate.quiet_imports import quiet_stderr
 
-LAZY = """
-import sys
-import replicate
-print("tensorflow" in sys.modules, replicate.__version__ is not None)
-"""
 MISSING = """
 import sys
 sys.modules["tensorflow"] = None
@@ -26,18 +19,6 @@ try:
 except ImportError as error:
     print(error)
 """
-
-
-def run(program):
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout.strip()
 
 
 def test_every_public_name_is_that_of_the_package():
@@ -52,19 +33,15 @@ def test_no_name_hides_behind_a_module():
     assert named & modules == set()
 
 
-def test_modules_are_attributes_too():
-    program = "import replicate; print(replicate.launch.__name__, 'tensorflow' in sys.modules)"
-    assert run(f"import sys; {program}") == "replicate.launch False"
+def test_modules_and_the_version_are_attributes_without_tensorflow(run_command):
+    program = "import replicate, sys; print(replicate.launch.__name__, replicate.__version__)"
+    done = run_command("-c", f"{program}; print('tensorflow' in sys.modules)")
+    assert done.stdout.split() == ["replicate.launch", replicate.__version__, "False"]
 
 
-def test_the_package_alone_is_imported_without_tensorflow():
-    assert run(LAZY) == "False True"
-
-
-def test_a_missing_tensorflow_is_named():
-    assert run(MISSING).startswith(
-        "replicate needs TensorFlow, which is not installed: pip install"
-    )
+def test_a_missing_tensorflow_is_named(run_command):
+    needed = "replicate needs TensorFlow, which is not installed: pip install"
+    assert run_command("-c", MISSING).stdout.startswith(needed)
 
 
 @pytest.mark.parametrize("name", ["nothing_of_this_name", "_private", "__wrapped__"])

@@ -68,11 +68,10 @@ def test_fields_keep_their_values():
     assert spec.scaffold is scaffold
 
 
-def test_loss_of_one_element_becomes_a_scalar():
+def test_loss_of_one_element_becomes_a_scalar(evaluate):
     loss = train_spec(loss=tf.constant([3.0])).loss
     assert loss.shape.rank == 0
-    with v1.Session() as session:
-        assert session.run(loss) == np.float32(3.0)
+    assert evaluate(loss) == np.float32(3.0)
 
 
 def test_loss_of_unknown_shape_is_accepted():

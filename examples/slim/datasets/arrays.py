@@ -29,13 +29,8 @@ def array_dataset(
 ) -> ImageDataset:
     """Makes a dataset of arrays.
 
-    Args:
-      name: Name of the dataset.
-      split_name: Name of the split in the arrays.
-      images: uint8, [count, height, width, channels].
-      labels: Whole numbers from 0 to num_classes - 1, [count].
-      num_classes: Number of classes.
-      items_to_descriptions: As in ImageDataset.
+    Images are uint8, [count, height, width, channels]; labels are whole numbers from 0 to
+    num_classes - 1, [count].
     """
 
     def elements(reading: Reading) -> Elements:

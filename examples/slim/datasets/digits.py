@@ -19,10 +19,7 @@ def digits(
 ) -> ImageDataset:
     """Returns scikit-learn's digits, images of 8x8: "train" has 1,437, "test" 360.
 
-    Args:
-      split_name: One of SPLITS.
-      dataset_dir: Not used: the digits are part of scikit-learn.
-      file_pattern: Must be None: there are no files.
+    They are part of scikit-learn, so there are no folder and no pattern.
 
     Raises:
       ValueError: There is no such split, or there is a pattern.
@@ -38,10 +35,7 @@ def mnist_idx(
 ) -> ImageDataset:
     """Returns MNIST, images of 28x28: "train" has 60,000, "test" 10,000.
 
-    Args:
-      split_name: One of SPLITS.
-      dataset_dir: Folder of the four IDX files, plain or .gz.
-      file_pattern: Must be None: the files have fixed names.
+    The folder has the four IDX files, plain or .gz. Their names are fixed, so there is no pattern.
 
     Raises:
       ValueError: There is no such split, there is a pattern, or files are missing or damaged.

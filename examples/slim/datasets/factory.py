@@ -23,13 +23,10 @@ DATASETS: Mapping[str, Callable[..., ImageDataset]] = MappingProxyType(
 def get_dataset(
     name: str, split_name: str, dataset_dir: str | None, file_pattern: str | None = None
 ) -> ImageDataset:
-    """Returns a split of a dataset.
+    """Returns a split, such as "train" or "test", of one of DATASETS.
 
-    Args:
-      name: One of DATASETS.
-      split_name: Name of the split, such as "train" or "test".
-      dataset_dir: Folder of the files; None for a dataset without files.
-      file_pattern: Pattern of the file names with `%s` for the split, if the dataset takes one.
+    The folder is None for a dataset without files. The pattern is that of the file names with `%s`
+    for the split, if the dataset takes one.
 
     Raises:
       ValueError: The name is unknown, the dataset has no such split, or its files are missing or

@@ -25,17 +25,10 @@ def record_dataset(
     num_classes: int,
     items_to_descriptions: Mapping[str, str],
 ) -> ImageDataset:
-    """Makes a dataset of files.
+    """Makes a dataset of files, at least one, whose paths are in order.
 
-    Args:
-      name: Name of the dataset.
-      split_name: Name of the split in the files.
-      paths: Paths of the files, in order; at least one.
-      open_file: Path, string [] -> tf.data.Dataset of its records, each string [].
-      decode: As in ImageDataset.
-      num_samples: Number of records in all files.
-      num_classes: Number of classes.
-      items_to_descriptions: Descriptions of image and label.
+    `open_file` maps a path, string [], to a tf.data.Dataset of its records, each string [].
+    `num_samples` counts the records in all files.
     """
 
     def elements(reading: Reading) -> Elements:

@@ -91,11 +91,9 @@ def imagenet(
 
 
 def decode_example(record: Tensor) -> tuple[Tensor, Tensor]:
-    """Decodes a serialized `tf.train.Example`, string [].
+    """Decodes a serialized `tf.train.Example`, string [], to an image and its label, int64 [].
 
-    Returns:
-      The image, uint8 [height, width, 3], or the first frame of an animation; and its label,
-      int64 [].
+    The image is uint8 [height, width, 3], or the first frame of an animation.
     """
     features = tf.io.parse_single_example(
         record,

@@ -27,12 +27,10 @@ def newest(path: str) -> str:
 
 
 def following(folder: str, interval_secs: float, timeout_secs: float) -> Iterator[str]:
-    """Yields the newest checkpoint and then each newer one.
+    """Yields the newest checkpoint of a folder, which need not exist yet, and then each newer one.
 
-    Args:
-      folder: Directory of the checkpoints. It need not exist yet.
-      interval_secs: Least number of seconds from one to the next.
-      timeout_secs: Seconds without a new one after which it ends; 0 to wait for ever.
+    They are at least `interval_secs` apart. It ends `timeout_secs` after the last; 0 waits for
+    ever.
     """
     yield from tf.train.checkpoints_iterator(
         folder, min_interval_secs=interval_secs, timeout=timeout_secs or None

@@ -166,13 +166,8 @@ class Layers:
     ) -> tuple[Tensor, EndPoints]:
         """Ends a network: features [batch, n] -> logits [batch, num_classes], in scope `logits`.
 
-        Args:
-          features: Inputs of the classifier.
-          num_classes: 0 or None leaves the logits out.
-          end_points: Outputs of the earlier layers, by name.
-
-        Returns:
-          The logits, or the features if there are none; and all end points.
+        Without classes there are no logits, and it returns the features. The end points, outputs of
+        the earlier layers by name, are extended.
         """
         end_points = {**end_points, "PreLogits": features}
         if not num_classes:
@@ -209,12 +204,9 @@ class Layers:
         """Sets units to zero at random in training, and scales the others up.
 
         What is dropped follows from the global step, the tower and the name scope: training that
-        goes on from a checkpoint drops what it would have dropped without a stop, and the towers
-        or clones of a model drop different units.
-
-        Args:
-          inputs: Any shape.
-          keep_prob: Share of units to keep, unless the settings say otherwise.
+        goes on from a checkpoint drops what it would have dropped without a stop, and the towers or
+        clones of a model drop different units. `keep_prob` is the share of units to keep, unless
+        the settings say otherwise.
 
         Raises:
           ValueError: In training, the graph has no global step.

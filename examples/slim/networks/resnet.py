@@ -140,11 +140,9 @@ def _begun(images: Tensor, layers: Layers) -> EndPoints:
 
 
 def _units(unit: _Unit, counts: Sequence[int]) -> Iterator[tuple[str, list[_Conv]]]:
-    """Yields name and convolutions of each unit; from stage to stage channels double, sides halve.
+    """Yields name and convolutions of each unit, from stage to stage.
 
-    Args:
-      unit: Gives the convolutions for channels and stride.
-      counts: Units of each stage.
+    Channels double, and sides halve.
     """
     for stage, count in enumerate(counts):
         for number in range(count):

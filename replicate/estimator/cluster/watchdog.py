@@ -167,10 +167,11 @@ class Watchdog(ScheduledHook):
                 report_dead_connection(config.master, config, dead.server)
         self._end(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
-            f"{cause}; training continues from the newest checkpoint."
+            f"{cause}; training continues from the newest checkpoint.",
+            WAKE_SECS,
         )
 
-    def _end(self, text: str, wake_secs: float = WAKE_SECS) -> None:
+    def _end(self, text: str, wake_secs: float) -> None:
         """Ends the training loop by closing its session, or ends the process if that fails."""
         self.error = ClusterError(text)
         if self._session is not None:

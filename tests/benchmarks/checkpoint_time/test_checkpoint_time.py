@@ -1,9 +1,6 @@
 """The benchmark of checkpoints: its programs and its output."""
 
 import functools
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +11,6 @@ from benchmarks.checkpoint_time import __main__ as checkpoint_time
 from benchmarks.checkpoint_time import checkpoint_programs as programs
 
 v1 = tf.compat.v1
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_lines_compare_rounds():
@@ -27,13 +23,9 @@ def test_lines_compare_rounds():
 
 
 @pytest.mark.slow
-def test_program(tmp_path):
-    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+def test_program(run_benchmark, tmp_path):
     options = ["--network=lenet", "--side=8", "--rounds=2", f"--checkpoints={tmp_path}"]
-    outputs = [f"--json={data}", f"--picture={picture}"]
-    command = [sys.executable, "-m", "benchmarks.checkpoint_time", *options, *outputs]
-    subprocess.run(command, cwd=ROOT, check=True)
-    times = json.loads(data.read_text())["measured"]["times"]
+    times = run_benchmark("checkpoint_time", *options)["times"]
     assert list(times) == list(checkpoint_time.OPERATIONS)
     assert all(len(seconds) == 2 for ways in times.values() for seconds in ways.values())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "found.png"]

@@ -1,10 +1,5 @@
 """The benchmark of a K-FAC step: its programs, its counts of operations, and its output."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +10,6 @@ from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import run_if
 
 v1 = tf.compat.v1
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_table():
@@ -27,21 +21,11 @@ def test_table():
 
 
 @pytest.mark.slow
-def test_program(tmp_path):
-    path = tmp_path / "found.json"
-    command = [sys.executable, "-m", "benchmarks.kfac_step", f"--json={path}", "--model=convnet"]
-    subprocess.run([*command, "--batch_size=2", "--repeats=1", "--profile"], cwd=ROOT, check=True)
-    (found,) = json.loads(path.read_text())["measured"]
+def test_program(run_benchmark):
+    options = ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"]
+    (found,) = run_benchmark("kfac_step", *options, draws=False)
     assert found["model"] == "convnet"
     assert len(found["kfac"]) == len(found["momentum"]) == 1
-
-
-def test_help_does_not_import_tensorflow():
-    code = "import sys, benchmarks.kfac_step.__main__; print('tensorflow' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert result.stdout == "False\n"
 
 
 def operations_of(fetches, feeds):

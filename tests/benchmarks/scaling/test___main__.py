@@ -1,9 +1,4 @@
 import json
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 
 from benchmarks import harness
 from benchmarks.scaling import __main__ as scaling
@@ -12,7 +7,6 @@ from benchmarks.scaling.cluster_cases import Case, Point
 from benchmarks.scaling.cost_fit import Comparison
 from benchmarks.scaling.training_plans import Constants, Costs
 
-ROOT = Path(__file__).resolve().parents[3]
 CONSTANTS = Constants(*[Costs(2e-4, 1e-4, 1e-9)] * 5, cores=2.0)
 
 
@@ -62,7 +56,7 @@ def test_speedups(monkeypatch):
     assert [count for count, _ in curves["dedicated_workers"]] == [4, 32]
 
 
-def test_program(tmp_path):
+def test_program(run_command, tmp_path):
     """Prints and draws made-up times."""
     points = []
     for case in cluster_cases.all_cases(2):
@@ -77,9 +71,7 @@ def test_program(tmp_path):
         "finally: print('tensorflow' in sys.modules)"
     )
     options = [f"--points={data}", f"--picture={picture}"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *options], cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    done = run_command("-c", code, *options)
     assert json.loads(data.read_text())["date"][:10] in done.stdout
     assert "| shared | 4 × 256², 512 |" in done.stdout
     assert done.stdout.endswith("False\n")
@@ -88,12 +80,3 @@ def test_program(tmp_path):
 
 def test_copy_speed_is_plausible():
     assert 1e8 < scaling.copied_bytes_per_second() < 1e12
-
-
-@pytest.mark.parametrize("module", ["scaling.__main__", "scaling.cluster_points"])
-def test_help_does_not_import_tensorflow(module):
-    code = f"import sys, benchmarks.{module}; print('tensorflow' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert result.stdout == "False\n"

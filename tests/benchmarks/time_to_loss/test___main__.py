@@ -1,8 +1,6 @@
 import json
 import math
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +12,6 @@ from benchmarks.rivals import environments
 from benchmarks.time_to_loss import __main__ as time_to_loss
 from benchmarks.time_to_loss import loss_curves, loss_programs, loss_race, race_settings
 from benchmarks.time_to_loss.race_settings import Problem
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def curve(optimizer, setting, losses, seed=1, problem="autoencoder"):
@@ -241,19 +237,7 @@ def autoencoder_loss(images, arrays):
 
 
 @pytest.mark.slow
-def test_program(tmp_path):
-    path, picture = tmp_path / "found.json", tmp_path / "curves.png"
-    command = [sys.executable, "-m", "benchmarks.time_to_loss", f"--json={path}", "--steps=40"]
-    subprocess.run([*command, "--seeds=1", f"--picture={picture}"], cwd=ROOT, check=True)
-    found = json.loads(path.read_text())["measured"]["ours"]
+def test_program(run_benchmark):
+    found = run_benchmark("time_to_loss", "--steps=40", "--seeds=1")["ours"]
     runs = {(run["problem"], run["optimizer"], run["setting"]) for run in found}
     assert len(runs) == len(found) == 2 * 4 * 3
-    assert picture.exists()
-
-
-def test_help_does_not_import_tensorflow():
-    code = "import sys, benchmarks.time_to_loss.__main__; print('tensorflow' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert result.stdout == "False\n"

@@ -49,15 +49,7 @@ def checkpoint(tmp_path_factory):
 
 
 def test_flags_have_the_defaults_of_slim_except_the_directory(run_program):
-    printed = run_program("slim.eval_image_classifier", "--help").out
-    flags = re.findall(
-        r"^  --(?:\[no\])?(\w+): (.*?)(?=^  -|\Z)", printed, re.MULTILINE | re.DOTALL
-    )
-    defaults = {}
-    for name, about in flags:
-        default = re.search(r"\(default: '(.*?)'\)", about)
-        defaults[name] = default and default[1]
-    assert defaults == DEFAULTS
+    assert run_program("slim.eval_image_classifier", "--help").defaults() == DEFAULTS
 
 
 @pytest.mark.parametrize(

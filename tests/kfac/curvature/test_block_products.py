@@ -1,3 +1,4 @@
+import contextlib
 import types
 
 import numpy as np
@@ -6,8 +7,8 @@ import tensorflow as tf
 
 from kfac.curvature.block_products import (
     ServedFunctions,
-    identity_product,
     join_blocks,
+    product_or_identity,
     split_into_blocks,
 )
 from kfac.linalg.damped_functions import INVERSE, ITSELF, Cholesky, CholeskyInverse, Power
@@ -47,21 +48,55 @@ def test_missing_vectors(blocks, variables):
         split_into_blocks(blocks, [(tf.ones([2]), variables[1])])
 
 
+@pytest.mark.parametrize("control_flow", ["v1", "v2", "function"])
 @pytest.mark.parametrize(
     ("function", "factor"), [(ITSELF, 4.0), (INVERSE, 0.25), (Cholesky(), 2.0)]
 )
-def test_product_of_a_block_without_inverse(session, function, factor):
-    for has_inverse in (False, True):
-        block = types.SimpleNamespace(
-            has_inverse=lambda known=has_inverse: tf.constant(known),
-            identity_eigenvalue=lambda: tf.constant(4.0),
-        )
+def test_product_of_a_block_without_inverse(graph, session, control_flow, function, factor):
+    """In a graph only the product that is needed is computed."""
+    has_inverse = v1.placeholder(tf.bool, [])
+    block = types.SimpleNamespace(
+        has_inverse=lambda: tf.identity(has_inverse),
+        identity_eigenvalue=lambda: 4.0,
+        has_bias=True,
+    )
+    products = v1.get_variable("products", initializer=0, use_resource=True)
+
+    def multiply():
+        with v1.control_dependencies([products.assign_add(1)]):
+            return tf.zeros([2]), tf.zeros([1])
+
+    def build():
         vector = tf.constant([1.0, 2.0]), tf.constant([3.0])
-        start = identity_product(block, function, vector)
-        own = tf.zeros([2]), tf.zeros([1])
-        w, b = session.run(start.unless_computed(own))
-        expected = np.zeros(3) if has_inverse else factor * np.array([1, 2, 3])
-        np.testing.assert_allclose(np.hstack([w, b]), expected)
+        return product_or_identity(block, function, vector, multiply)
+
+    if control_flow == "function":
+        build = tf.function(build)
+    with v1_control_flow() if control_flow == "v1" else contextlib.nullcontext():
+        w, b = build()
+    assert (w.shape, b.shape) == ([2], [1])
+    session.run(v1.global_variables_initializer())
+    for known in (False, True, False):
+        found = np.hstack(session.run([w, b], {has_inverse: known}))
+        np.testing.assert_allclose(found, np.zeros(3) if known else factor * np.array([1, 2, 3]))
+    assert session.run(products) == (3 if control_flow == "function" else 1)
+
+
+@contextlib.contextmanager
+def v1_control_flow():
+    v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
+def test_sparse_product_of_a_block_without_inverse(graph, session):
+    block = types.SimpleNamespace(
+        has_inverse=lambda: tf.constant(False), identity_eigenvalue=lambda: 4.0, has_bias=False
+    )
+    vector = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
+    found = session.run(product_or_identity(block, INVERSE, vector, lambda: vector))
+    np.testing.assert_array_equal(found.values, [[0.25, 0.25]])
+    np.testing.assert_array_equal(found.indices, [1])
 
 
 def test_served_functions_keep_their_order():

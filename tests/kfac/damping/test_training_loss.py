@@ -162,17 +162,11 @@ def weight(shape, value=0.5):
     )
 
 
-def run(fetches, feed=None):
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return session.run(fetches, feed)
-
-
-def test_same_batch_with_the_new_weights(graph):
+def test_same_batch_with_the_new_weights(graph, evaluate):
     x = v1.placeholder(tf.float32, [None, 5])
     w = weight([5, 2])
     loss = tf.reduce_sum(tf.square(tf.matmul(x, w)))
-    before, after = run(after_update(loss, w, tf.ones([5, 2])), {x: X})
+    before, after = evaluate(after_update(loss, w, tf.ones([5, 2])), {x: X})
     assert before == pytest.approx(np.sum((X @ np.full([5, 2], 0.5)) ** 2), rel=1e-5)
     assert after == pytest.approx(np.sum((X @ np.full([5, 2], 1.5)) ** 2), rel=1e-5)
 
@@ -193,14 +187,14 @@ def test_input_is_read_once_and_dropout_drawn_once(graph):
             session.run(before)
 
 
-def test_branches_and_functions_of_the_model(graph):
+def test_branches_and_functions_of_the_model(graph, evaluate):
     @tf.function
     def square(x):
         return tf.square(x)
 
     w = weight([])
     doubled = tf.cond(tf.constant(1) > 0, lambda: 2 * w, lambda: w)
-    assert run(after_update(square(doubled), w, 1.0)) == (1.0, 9.0)
+    assert evaluate(after_update(square(doubled), w, 1.0)) == (1.0, 9.0)
 
 
 def test_loss_that_does_not_depend_on_the_variables(graph):

@@ -12,8 +12,9 @@ v1 = tf.compat.v1
 class Laboratory:
     """Registers layers in one collection and runs the updates of all its blocks."""
 
-    def __init__(self, session, config=None):
+    def __init__(self, session, update_factors, config=None):
         self.session = session
+        self._update_factors = update_factors
         self.collection = kfac.LayerCollection(config=config)
         self._feed = {}
 
@@ -31,14 +32,7 @@ class Laboratory:
             block.register_cholesky()
             block.register_cholesky_inverse()
         block.check_shapes()
-        for factor in block.factors:
-            factor.instantiate_cov_variables()
-            factor.instantiate_inv_variables()
-        averages = [factor.make_covariance_update_op(0.9) for factor in block.factors]
-        inverses = [factor.make_inverse_update_ops() for factor in block.factors]
-        self.session.run(v1.global_variables_initializer())
-        self.session.run(averages)
-        self.session.run(inverses)
+        self._update_factors(*block.factors)
         return block
 
     def product(self, multiply, vector, *args, **kwargs):
@@ -57,7 +51,6 @@ class Laboratory:
 
 
 @pytest.fixture
-def laboratory(graph):
+def laboratory(session, update_factors):
     """A function that makes a laboratory in the current graph."""
-    with v1.Session(graph=graph) as session:
-        yield lambda config=None: Laboratory(session, config)
+    return lambda config=None: Laboratory(session, update_factors, config)

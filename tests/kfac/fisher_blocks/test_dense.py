@@ -149,7 +149,7 @@ def test_sparse_gradient_of_a_dense_factor(laboratory):
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-def test_half_precision_layers_have_wider_factors(laboratory, dtype):
+def test_half_precision_layers_have_wider_factors(laboratory, dtype, update_factors):
     random = np.random.RandomState(0)
     x, g = (tf.constant(random.randn(12, n), dtype) for n in (3, 2))
     lab = laboratory()
@@ -160,13 +160,7 @@ def test_half_precision_layers_have_wider_factors(laboratory, dtype):
     block.register_inverse()
     for factor in block.factors:
         assert (factor.dtype, factor.inverse_dtype) == (tf.float32, tf.float32)
-        factor.instantiate_cov_variables()
-        factor.instantiate_inv_variables()
-    updates = [f.make_covariance_update_op(0.9) for f in block.factors]
-    inverses = [f.make_inverse_update_ops() for f in block.factors]
-    lab.session.run(v1.global_variables_initializer())
-    lab.session.run(updates)
-    lab.session.run(inverses)
+    update_factors(*block.factors)
     v = np.arange(6.0).reshape(3, 2)
     product = block.multiply_inverse(tf.constant(v, dtype))
     assert product.dtype == dtype

@@ -30,17 +30,15 @@ def damped_inverses(a, g, damping):
     )
 
 
-def run_updates(session, block):
-    """Makes all variables of a block and updates averages, then inverses, once."""
-    block.register_inverse()
-    for factor in block.factors:
-        factor.instantiate_cov_variables()
-        factor.instantiate_inv_variables()
-    averages = [factor.make_covariance_update_op(0.9) for factor in block.factors]
-    inverses = [factor.make_inverse_update_ops() for factor in block.factors]
-    session.run(v1.global_variables_initializer())
-    session.run(averages)
-    session.run(inverses)
+@pytest.fixture
+def update(update_factors):
+    """Updates averages and inverses of a block once."""
+
+    def run(block):
+        block.register_inverse()
+        update_factors(*block.factors)
+
+    return run
 
 
 @pytest.fixture
@@ -58,9 +56,9 @@ def dense(graph):
     return block, a, g
 
 
-def test_dense_product(dense, session):
+def test_dense_product(dense, session, update):
     block, a, g = dense
-    run_updates(session, block)
+    update(block)
     w, b = np.arange(6.0).reshape(3, 2), np.array([-1.0, 2.0])
     found = session.run(block.multiply_inverse((tf.constant(w), tf.constant(b))))
     a_inverse, g_inverse = damped_inverses(a, g, 0.3)
@@ -69,9 +67,9 @@ def test_dense_product(dense, session):
     np.testing.assert_allclose(found[1], expected[3], rtol=1e-10)
 
 
-def test_product_solves_the_damped_block(dense, session):
+def test_product_solves_the_damped_block(dense, session, update):
     block, a, g = dense
-    run_updates(session, block)
+    update(block)
     v = np.random.RandomState(1).randn(4, 2)
     w, b = session.run(block.multiply_inverse((tf.constant(v[:3]), tf.constant(v[3]))))
     pi = np.sqrt((np.trace(a) / 4) / (np.trace(g) / 2))
@@ -79,14 +77,14 @@ def test_product_solves_the_damped_block(dense, session):
     np.testing.assert_allclose(damped @ np.vstack([w, b]).ravel(), v.ravel(), rtol=1e-10)
 
 
-def test_full_block(dense, session):
+def test_full_block(dense, session, update):
     block, a, g = dense
-    run_updates(session, block)
+    update(block)
     np.testing.assert_allclose(session.run(block.full_fisher_block()), np.kron(a, g), rtol=1e-12)
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_conv_product(graph, session, static):
+def test_conv_product(graph, session, static, update):
     random = np.random.RandomState(0)
     images, gradient = random.randn(2, 4, 3, 2), random.randn(2, 4, 3, 5)
     x = (
@@ -99,7 +97,7 @@ def test_conv_product(graph, session, static):
     block = ConvKFCBasicFB(kfac.LayerCollection(), kernel, geometry)
     block.register_additional_tower(x, tf.constant(gradient))
     block.instantiate_factors([[tf.constant(gradient)]], 0.6)
-    run_updates(session, block)
+    update(block)
     a, g, locations = moment(images.reshape(-1, 2)), moment(gradient.reshape(-1, 5)), 12
     a_inverse, g_inverse = damped_inverses(a, g, 0.6 / locations)
     v = random.randn(1, 1, 2, 5)

@@ -11,15 +11,6 @@ X = np.random.RandomState(0).randn(8, 3)
 DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)})
 
 
-def update(session, factor):
-    factor.instantiate_cov_variables()
-    factor.instantiate_inv_variables()
-    average, inverses = factor.make_covariance_update_op(0.9), factor.make_inverse_update_ops()
-    session.run(v1.global_variables_initializer())
-    session.run(average)
-    session.run(inverses)
-
-
 def matrix_factor(config=None):
     return FullyConnectedKroneckerFactor(
         ((tf.constant(X),),), False, ("",), name="fc/input", config=config
@@ -27,14 +18,16 @@ def matrix_factor(config=None):
 
 
 @pytest.mark.parametrize(("threshold", "eigen"), [(2, 1), (3, 0)])
-def test_many_inverses_share_an_eigendecomposition(graph, session, threshold, eigen):
+def test_many_inverses_share_an_eigendecomposition(
+    graph, session, threshold, eigen, update_factors
+):
     factor = matrix_factor(CurvatureConfig(eigen_threshold=threshold))
     dampings = [
         Damping(str(d), lambda d=d: {str(d): tf.constant(d, tf.float64)}) for d in (0.1, 2.0)
     ]
     for damping in dampings:
         factor.register_inverse(damping)
-    update(session, factor)
+    update_factors(factor)
     found = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
     assert len(found) == eigen
     for damping, d in zip(dampings, (0.1, 2.0), strict=True):
@@ -62,11 +55,11 @@ def used_types(graph):
         ("newton_schulz", (-1,), {"StatelessWhile"}),
     ],
 )
-def test_inverse_methods(graph, session, method, powers, kinds):
+def test_inverse_methods(graph, session, method, powers, kinds, update_factors):
     factor = matrix_factor(CurvatureConfig(inverse_method=method))
     for exponent in powers:
         factor.register_matpower(exponent, DAMPING)
-    update(session, factor)
+    update_factors(factor)
     used = used_types(graph)
     assert kinds <= used
     assert ("Cholesky" in used) == ("Cholesky" in kinds)

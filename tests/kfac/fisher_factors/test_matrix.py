@@ -13,7 +13,7 @@ from kfac.fisher_factors import (
     FullyConnectedMultiKF,
     MatrixFactor,
 )
-from kfac.fisher_factors.structured import unsupported_error
+from kfac.fisher_factors.kept_functions import unsupported_error
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -22,27 +22,18 @@ DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)}
 GEOMETRY = ConvGeometry((2, 2), (1, 1), "SAME")
 
 
-def update(session, factor):
-    factor.instantiate_cov_variables()
-    factor.instantiate_inv_variables()
-    average, inverses = factor.make_covariance_update_op(0.9), factor.make_inverse_update_ops()
-    session.run(v1.global_variables_initializer())
-    session.run(average)
-    session.run(inverses)
-
-
 def matrix_factor(towers=(X,), devices=("",)):
     tensors = (tuple(map(tf.constant, towers)),)
     return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input")
 
 
-def test_functions_of_a_matrix(graph, session):
+def test_functions_of_a_matrix(graph, session, update_factors):
     factor = matrix_factor()
     for exponent in (-1, -0.5, 1):
         factor.register_matpower(exponent, DAMPING)
     factor.register_cholesky(DAMPING)
     factor.register_cholesky_inverse(DAMPING)
-    update(session, factor)
+    update_factors(factor)
     assert isinstance(factor, MatrixFactor)
     damped = X.T @ X / 8 + 0.2 * np.eye(3)
     values, vectors = np.linalg.eigh(damped)
@@ -106,7 +97,7 @@ def test_sums_of_towers_on_one_device_are_not_packed(graph):
     assert not [op for op in graph.get_operations() if op.type == "MatrixBandPart"]
 
 
-def test_functions_of_a_diagonal(graph, session):
+def test_functions_of_a_diagonal(graph, session, update_factors):
     g = np.random.RandomState(1).randn(8, 2)
     tensors = (((tf.constant(X), tf.constant(g)),),)
     factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
@@ -115,7 +106,7 @@ def test_functions_of_a_diagonal(graph, session):
     factor.register_cholesky(DAMPING)
     factor.register_cholesky_inverse(DAMPING)
     assert isinstance(factor, DiagonalFactor)
-    update(session, factor)
+    update_factors(factor)
     diagonal = ((X**2).T @ g**2 / 8).ravel()
     np.testing.assert_allclose(session.run(factor.trace()), diagonal.sum())
     for operator, expected in (
@@ -165,7 +156,9 @@ def test_unknown_functions_of_chains(graph):
 
 
 def test_error_names_the_function_and_the_remedy():
-    error = unsupported_error("power 0.5", "conv/input", "only powers 1 and -1", "approx='kron'")
+    error = unsupported_error(
+        "power 0.5", "factor 'conv/input'", "only powers 1 and -1", "approx='kron'"
+    )
     assert str(error) == (
         "Cannot compute the power 0.5 of factor 'conv/input': only powers 1 and -1 are known. "
         "Register the layer with approx='kron'."

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.fisher_factors import Damping, FullyConnectedMultiKF
-from kfac.fisher_factors.subsampling import sample_rows
+from kfac.fisher_factors.conv import sample_rows
 from kfac.fisher_factors.uses import as_uses, count_uses, fold_uses
 from kfac.linalg.chain import Chain
 

@@ -51,19 +51,15 @@ def test_towers_give_the_statistic_of_the_whole_batch(graph, session, zero_mean)
     assert (factor.dimension, factor.cov_shape) == (13, (4, 3))
 
 
-def test_trace_and_inverse(graph, session):
+def test_trace_and_inverse(graph, session, update_factors):
     factor = ConvInputSUAKroneckerFactor(
         ((tf.constant(IMAGES),),), GEOMETRY, True, ("",), name="conv/input"
     )
     damping = Damping("conv/input", lambda: {"conv/input": tf.constant(0.3, tf.float64)})
     factor.register_inverse(damping)
-    factor.instantiate_cov_variables()
-    factor.instantiate_inv_variables()
+    update_factors(factor)
     assert factor.inv_variables[0].shape == [3, 3]
     assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 4 * 3, 8 * 3 * 3)
-    session.run(v1.global_variables_initializer())
-    session.run(factor.make_covariance_update_op(0.9))
-    session.run(factor.make_inverse_update_ops())
     matrix, trace, inverse = session.run(
         [factor.cov, factor.trace(), factor.get_inverse(damping).to_dense()]
     )

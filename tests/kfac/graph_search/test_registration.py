@@ -8,11 +8,10 @@ from kfac import fisher_blocks, graph_search
 from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.plans import (
     CountedUses,
-    DensePlan,
     Folded,
     GenericPlan,
+    LayerPlan,
     PlannedTensors,
-    SinglePlan,
 )
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
@@ -24,7 +23,8 @@ from kfac.graph_search.records import (
     refs,
 )
 from kfac.graph_search.registration import plan_registration
-from kfac.registration.decision import Decision, decision_lines, warning_text
+from kfac.registration.dense_layers import register_fully_connected
+from kfac.registration.report import Decision, decision_lines, warning_text
 from kfac.registration.scale_shift import register_scale_and_shift
 
 v1 = tf.compat.v1
@@ -163,7 +163,7 @@ def test_places_of_several_uses(collection, rows, unordered):
     pairs = [tuple(v1.placeholder(tf.float32, [n, size]) for size in (3, 2)) for n in rows]
     dense_records = records(RecordType.fully_connected, w, *pairs)
     plan = plan_registration(w, dense_records[w], Batch(32, True))
-    assert (plan.num_uses, plan.unordered) == (3, unordered)
+    assert (plan.num_uses, plan.settings["unordered"]) == (3, unordered)
     (block,) = graph_search.register_records(collection, dense_records, batch_size=32).values()
     assert block.replications() == 3
 
@@ -179,9 +179,12 @@ def test_plans_register_their_layers(graph):
     layers, tensors = kfac.LayerCollection().layer_table, PlannedTensors()
     w, gain, scale = (v1.get_variable(n, s) for n, s in (("w", [3, 2]), ("g", [2]), ("s", [3])))
     x = tf.ones([4, 3])
-    DensePlan(Folded(x, 3), tf.ones([4, 2]), dense_inputs=True).register(layers, w, False, tensors)
+    dense = LayerPlan(
+        register_fully_connected, [Folded(x, 3)], [tf.ones([4, 2])], {"dense_inputs": True}
+    )
+    dense.register(layers, w, False, tensors)
     GenericPlan(4).register(layers, gain, False, tensors)
-    normalized = SinglePlan(register_scale_and_shift, lambda: x + 1, x, {"approx": "diagonal"})
+    normalized = LayerPlan(register_scale_and_shift, [lambda: x + 1], [x], {"approx": "diagonal"})
     normalized.register(layers, scale, False, tensors)
     assert {key.op.name: block.describe().split()[0] for key, block in layers.blocks.items()} == {
         "w": "kron",

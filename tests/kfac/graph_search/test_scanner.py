@@ -5,9 +5,10 @@ import tensorflow as tf
 
 from kfac import graph_search
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.plans import DensePlan, GenericPlan
+from kfac.graph_search.plans import GenericPlan
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
+from kfac.registration.dense_layers import register_fully_connected
 
 v1 = tf.compat.v1
 
@@ -34,7 +35,7 @@ def test_plans_and_decisions(layer):
     found = plan(y @ tf.exp(gain), unused, gain, b, w)
     assert list(found.plans) == [gain, (w, b)]
     assert found.plans[gain] == GenericPlan(batch_size=4)
-    assert isinstance(found.plans[w, b], DensePlan)
+    assert found.plans[w, b].function is register_fully_connected
     assert [(d.params, d.is_expected) for d in found.decisions] == [
         ((w, b), True),
         (gain, False),
@@ -58,7 +59,7 @@ def test_linked_group_decides_what_belongs_together(layer):
     linked = [frozenset([w])]
     found = plan(y, w, b, linked=linked)
     assert list(found.plans) == [b, w]
-    assert isinstance(found.plans[w], DensePlan)
+    assert found.plans[w].function is register_fully_connected
     assert isinstance(found.plans[b], GenericPlan)
 
 
@@ -76,7 +77,7 @@ def test_linked_group_that_is_no_layer(layer, names):
 def test_parameter_that_is_linked_alone_and_is_no_layer_is_generic(layer):
     _, w, b, y = layer
     found = plan(y, w, b, linked=[frozenset([b])])
-    assert isinstance(found.plans[w], DensePlan)
+    assert found.plans[w].function is register_fully_connected
     assert isinstance(found.plans[b], GenericPlan)
     reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
     assert text_of(found, b) == f"generic, because {reason}"

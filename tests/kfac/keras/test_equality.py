@@ -83,8 +83,13 @@ def in_a_graph(either, make_model, x, y, weights, size, **settings):
             {"momentum_type": "regular", "norm_constraint": 1e-2, "spread_inverses": True},
             marks=pytest.mark.slow,
         ),
+        (
+            dense_model,
+            vectors,
+            {"invert_every": 5, "spread_inverses": True, "spread_first_inverses": True},
+        ),
     ],
-    ids=["conv", "periods", "constraint"],
+    ids=["conv", "periods", "constraint", "first inverses"],
 )
 def test_twenty_steps_equal_those_of_graph_mode(both, make_model, data, settings):
     x, y = data(both, 20 * 16)

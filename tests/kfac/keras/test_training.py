@@ -1,8 +1,5 @@
 """Training with fit and in a loop: numbers that change, saved state, accumulation, replicas."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -168,10 +165,8 @@ print("equal")
 """
 
 
-def test_replicas_take_the_step_of_the_whole_batch(either):
-    command = [sys.executable, "-c", _REPLICAS, either.name]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert result.stdout.strip().endswith("equal"), result.stderr[-2000:]
+def test_replicas_take_the_step_of_the_whole_batch(either, run_command):
+    assert run_command("-c", _REPLICAS, either.name).stdout.strip().endswith("equal")
 
 
 def test_loop_of_a_function_trains_as_fit_does(either):
@@ -322,13 +317,10 @@ def test_argument_of_wrong_type_is_an_error(either, arguments, message):
         either.Kfac(**NUMBERS, **arguments)
 
 
-def test_importing_kfac_loads_no_keras():
+def test_importing_kfac_loads_no_keras(run_command):
     code = (
         "import sys, tensorflow; before = set(sys.modules); import kfac, kfac.keras; "
         "new = set(sys.modules) - before; "
         "print([name for name in new if 'keras' in name and name != 'kfac.keras'] or 'none')"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=True
-    )
-    assert result.stdout.strip() == "none"
+    assert run_command("-c", code).stdout.strip() == "none"

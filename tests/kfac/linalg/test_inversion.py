@@ -93,15 +93,26 @@ def test_large_indefinite_matrices_fail(graph, session):
     assert not np.isfinite(inverse).all()
 
 
-def test_large_matrices_of_one_size_share_their_operations():
+def test_large_matrices_of_one_size_share_their_operations(evaluate):
     size = 2 * LARGEST_BLOCK
     matrix = conditioned(size, 10.0, "float32")
     for _ in range(2):
         with tf.Graph().as_default() as graph:
             inverses = [by_cholesky(tf.constant(matrix) * scale, None) for scale in (1.0, 4.0)]
-            with v1.Session() as session:
-                first, second = session.run(inverses)
-        assert len(graph.as_graph_def().library.function) == 1
+            first, second = evaluate(inverses)
+        names = [function.signature.name for function in graph.as_graph_def().library.function]
+        assert sum("inverse_by_blocks" in name for name in names) == 1
         assert len(graph.get_operations()) < 20
         np.testing.assert_allclose(first @ matrix, np.eye(size), atol=1e-4)
         np.testing.assert_array_equal(first, 4 * second)
+
+
+def test_halves_of_a_large_matrix_share_their_operations():
+    size = 4 * LARGEST_BLOCK
+    matrix = conditioned(size, 10.0, "float32")
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        inverse = session.run(by_cholesky(tf.constant(matrix), None))
+    functions = graph.as_graph_def().library.function
+    # Of four diagonal blocks; the functions of both halves are one.
+    assert sum(node.op == "Cholesky" for each in functions for node in each.node_def) == 2
+    np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-4)

@@ -17,28 +17,23 @@ DIAGONAL = np.array([1.0, -2.0, 3.0])
 MATRIX = np.arange(9.0).reshape(3, 3)
 
 
-def evaluate(tensors):
-    with v1.Session() as session:
-        return session.run(tensors)
-
-
 @pytest.mark.parametrize("means", [(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
-def test_balance_is_one_for_equal_means_and_for_zeros(graph, means):
+def test_balance_is_one_for_equal_means_and_for_zeros(graph, means, evaluate):
     result = evaluate(kronecker.balance(*map(tf.constant, means)))
     np.testing.assert_array_equal(result, (1.0, 1.0))
 
 
-def test_balance_is_the_root_of_the_ratio_of_means(graph):
+def test_balance_is_the_root_of_the_ratio_of_means(graph, evaluate):
     pi, inverse = evaluate(kronecker.balance(*(tf.constant(x, tf.float64) for x in (8.0, 2.0))))
     np.testing.assert_allclose([pi, inverse], [2.0, 0.5], rtol=1e-12)
 
 
-def test_balance_of_tiny_means_does_not_underflow(graph):
+def test_balance_of_tiny_means_does_not_underflow(graph, evaluate):
     tiny = tf.constant(1e-30)
     np.testing.assert_allclose(evaluate(kronecker.balance(tiny, tiny)), (1.0, 1.0), rtol=1e-6)
 
 
-def test_kronecker_product(graph):
+def test_kronecker_product(graph, evaluate):
     left, right = np.arange(4.0).reshape(2, 2), np.arange(9.0).reshape(3, 3)
     product = evaluate(kronecker.kronecker_product(tf.constant(left), tf.constant(right)))
     np.testing.assert_array_equal(product, np.kron(left, right))
@@ -46,7 +41,7 @@ def test_kronecker_product(graph):
 
 @pytest.mark.parametrize("shape", [(5, 3), (2, 3, 4, 3)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_parameters_to_matrix_and_back(graph, shape, has_bias):
+def test_parameters_to_matrix_and_back(graph, shape, has_bias, evaluate):
     weight, bias = np.random.RandomState(0).randn(*shape), np.arange(3.0)
     params = (tf.constant(weight), tf.constant(bias)) if has_bias else tf.constant(weight)
     matrix = kronecker.layer_params_to_mat2d(params)
@@ -58,7 +53,7 @@ def test_parameters_to_matrix_and_back(graph, shape, has_bias):
         np.testing.assert_array_equal(back[1], bias)
 
 
-def test_weight_with_several_axes_of_outputs(graph):
+def test_weight_with_several_axes_of_outputs(graph, evaluate):
     """Its bias tells how many of its axes are outputs."""
     weight, bias = np.arange(24.0).reshape(4, 2, 3), np.arange(6.0).reshape(2, 3)
     params = tf.constant(weight), tf.constant(bias)

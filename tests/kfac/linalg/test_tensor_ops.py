@@ -11,26 +11,20 @@ REPEATED = ([[1, 2], [3, 4], [5, 6]], [3, 1, 3])
 SUMMED = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], float)
 
 
-def evaluate(tensors):
-    with v1.Session() as session:
-        return session.run(tensors)
-
-
-def test_homogeneous_coordinate_and_outer_product(graph):
+def test_homogeneous_coordinate_and_outer_product(graph, evaluate):
     rows = np.array([[1.0, 2.0], [3.0, 4.0]])
     product = evaluate(tensor_ops.outer_product(tensor_ops.append_homogeneous(tf.constant(rows))))
     np.testing.assert_array_equal(product, [[10, 14, 4], [14, 20, 6], [4, 6, 2]])
 
 
-def test_homogeneous_coordinate_waits_for_nothing(graph, session):
+def test_homogeneous_coordinate_waits_for_nothing(graph, session, evaluate):
     images = np.arange(12.0).reshape(2, 3, 2)
     with v1.device("/cpu:1"), tf.control_dependencies([v1.placeholder(tf.float32)]):
         given = tensor_ops.append_homogeneous(tf.identity(tf.constant(images)))
     *_, value = given.op.inputs
     assert value.device == "/device:CPU:0"
     assert not value.op.control_inputs
-    with v1.Session() as bare:
-        assert bare.run(value) == 1
+    assert evaluate(value) == 1
     vectors = session.run([tensor_ops.append_homogeneous(tf.constant(x)) for x in (images, [2.0])])
     np.testing.assert_array_equal(vectors[0], np.concatenate([images, np.ones([2, 3, 1])], 2))
     np.testing.assert_array_equal(vectors[1], [2, 1])
@@ -41,13 +35,25 @@ def test_homogeneous_coordinate_waits_for_nothing(graph, session):
 )
 def test_large_products_are_computed_by_halves(graph, session, size):
     rows = np.random.RandomState(0).randn(tensor_ops.FEWEST_ROWS, size)
-    product = tensor_ops.outer_product(tf.constant(rows))
-    computed = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
-    assert sum(part.shape.num_elements() for part in computed) < 0.8 * size**2
+    given = v1.placeholder(tf.float64, rows.shape)
+    product = tensor_ops.outer_product(given)
     assert product.shape == (size, size)
-    found = session.run(product)
+    options, metadata = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
+    found = session.run(product, {given: rows}, options=options, run_metadata=metadata)
+    nodes = [node for each in metadata.step_stats.dev_stats for node in each.node_stats]
+    computed = [node.output[0] for node in nodes if "MatMul(" in node.timeline_label]
+    shapes = [part.tensor_description.shape for part in computed]
+    assert 0.5 * size**2 < sum(tf.TensorShape(s).num_elements() for s in shapes) < 0.8 * size**2
     np.testing.assert_allclose(found, rows.T @ rows, atol=1e-10)
     np.testing.assert_allclose(found, found.T, atol=1e-10)
+
+
+def test_large_products_of_one_width_share_their_operations(graph, session):
+    size = 2 * tensor_ops.LARGEST_PRODUCT
+    for rows in (tensor_ops.FEWEST_ROWS, tensor_ops.FEWEST_ROWS + 1):
+        product = tensor_ops.outer_product(tf.ones([rows, size]))
+        np.testing.assert_array_equal(session.run(product), np.full([size, size], rows))
+    assert len(graph.as_graph_def().library.function) == 1
 
 
 def test_diagonal_and_trace(graph, session):
@@ -85,7 +91,7 @@ def test_statistics_dtype(given, expected):
     assert tensor_ops.statistics_dtype(given) == expected
 
 
-def test_python_numbers_keep_their_digits(graph):
+def test_python_numbers_keep_their_digits(graph, evaluate):
     assert evaluate(tensor_ops.as_scalar(0.1, tf.float64)) == 0.1
     assert evaluate(tensor_ops.as_scalar(lambda: 0.1, tf.float64)) == 0.1
 

@@ -9,7 +9,6 @@ v1 = tf.compat.v1
 
 RANDOM = np.random.RandomState(0)
 LOGITS, OTHER = RANDOM.randn(4, 3), RANDOM.randn(4, 3)
-VARIANCE = np.exp(RANDOM.randn(4, 3))
 WEIGHTS = np.array([1.0, 0.0, 2.0, 0.25])
 
 

@@ -149,11 +149,16 @@ def test_repeated(collection, kernel):
         ({"approx": "kron_sua", "sub_sample_inputs": True}, "'kron_sua' makes no patches"),
         ({"data_format": "NDHWC"}, "data_format='NDHWC'. Accepted are 'NHWC', 'NCHW'"),
         ({"dilations": (1, 1, 1)}, "dilations=.*4 positive ints"),
+        ({"dilations": (1, 1, 1, 2)}, "dilations=.*4 positive ints"),
+        ({"strides": (2, 2)}, "conv/w: strides=.*4 positive ints"),
+        ({"padding": "FULL"}, "conv/w: padding='FULL'. Accepted are 'SAME' and 'VALID'"),
+        ({"padding": [[0, 0], [1, 1]]}, "conv/w: padding=.*use tf.pad"),
     ],
 )
 def test_errors(collection, kernel, kwargs, message):
+    settings = {"strides": ONES, "padding": "SAME", **kwargs}
     with pytest.raises(ValueError, match=message):
-        collection.register_conv2d(kernel, ONES, "SAME", images(), images(4), **kwargs)
+        collection.register_conv2d(kernel, inputs=images(), outputs=images(4), **settings)
     assert not collection.fisher_blocks
 
 

@@ -81,22 +81,6 @@ def test_unknown_approximation(collection, weights, kernel, approx):
     assert not collection.fisher_blocks
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"data_format": "NWC"}, "conv/w: data_format='NWC'. Accepted are 'NHWC'"),
-        ({"padding": "FULL"}, "conv/w: padding='FULL'. Accepted are 'SAME' and 'VALID'"),
-        ({"padding": [[0, 0], [1, 1]]}, "conv/w: padding=.*use tf.pad"),
-        ({"strides": (2, 2)}, "conv/w: strides=.*4 positive ints"),
-        ({"dilations": (1, 1, 1, 2)}, "conv/w: dilations=.*4 positive ints"),
-    ],
-)
-def test_unsupported_convolutions(collection, kernel, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        conv(collection, kernel, **kwargs)
-    assert not collection.fisher_blocks
-
-
 def test_layer_registered_twice(collection, weights):
     collection.register_fully_connected(weights, *dense_tensors())
     before = unchanged(collection)

@@ -1,8 +1,7 @@
 import tensorflow as tf
 
 import kfac
-from kfac.registration.decision import Decision, decision_lines
-from kfac.registration.report import curvature_report
+from kfac.registration.report import Decision, curvature_report, decision_lines
 
 v1 = tf.compat.v1
 

@@ -91,9 +91,186 @@ def test_spread_inverses(build_mlp, session, rows):
     assert all(1 <= sum(row) <= 2 for row in changed[1:])
 
 
+SPREAD = {"invert_every": 3, "spread_inverses": True, "spread_first_inverses": True}
+SHARES = [[0, 1], [2, 3], []]
+"""Factors that each step of a period of three inverts: the smaller layer comes first."""
+
+
+def test_first_inverses_are_spread_like_later_ones(build_mlp, session, rows):
+    """By whole layers, in each period."""
+    network = build_mlp()
+    optimizer = make(network, **SPREAD)
+    train = optimizer.minimize(network.losses[0])
+    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
+    session.run(v1.global_variables_initializer())
+    for share in SHARES * 2:
+        before = session.run(inverses)
+        session.run(train, network.feed([rows[0]], [rows[1]]))
+        pairs = zip(before, session.run(inverses), strict=True)
+        assert [i for i, (old, new) in enumerate(pairs) if (old != new).any()] == share
+
+
+def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
+    """Layers of 6³ + 2³, 2³ + 2³ and 5³ + 2³ multiplications, and one without inverses."""
+    layers, features = kfac.LayerCollection(), tf.ones([4, 6])
+    for name, size in (("large", 6), ("small", 2), ("middle", 5), ("diagonal", 3)):
+        weight = v1.get_variable(name, [size, 2])
+        outputs = features[:, :size] @ weight
+        approx = "diagonal" if name == "diagonal" else "kron"
+        layers.register_fully_connected(weight, features[:, :size], outputs, approx=approx)
+        layers.register_squared_error_loss(outputs)
+    settings = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": layers}
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(**{**SPREAD, "invert_every": 2}, **settings)
+    optimizer.make_vars_and_create_op_thunks()
+    names = [factor.name for factor in optimizer.factors]
+    found = [[names[i] for i in share] for share in optimizer._refresh._shares()]
+    first = [f"{name}/{side}" for name in ("small", "middle") for side in ("input", "output")]
+    assert found == [first, ["large/input", "large/output"]]
+
+
+def damped_inverses(averages, damping):
+    """Inverses of A and G of each layer, damped as in Martens & Grosse (2015), §6.3."""
+    found = []
+    for a, g in zip(averages[::2], averages[1::2], strict=True):
+        pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        root = np.sqrt(damping)
+        found.append(np.linalg.inv(a + pi * root * np.eye(len(a))))
+        found.append(np.linalg.inv(g + root / pi * np.eye(len(g))))
+    return found
+
+
+def test_a_layer_follows_its_scaled_gradient_until_it_has_its_inverse(build_mlp, session, rows):
+    """Steps of NumPy: a layer without both inverses has identity matrices, damped as factors are.
+
+    The first layer has both from the first step on, the last one from the second on.
+    """
+    network = build_mlp()
+    optimizer = make(network, **SPREAD, momentum=None, cov_ema_decay=0.5)
+    gradients = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(gradients)
+    averages = [factor.cov for factor in optimizer.factors]
+    session.run(v1.global_variables_initializer())
+    kept = [None] * 4
+    for step in range(5):
+        feed = network.feed([rows[0] * (1 + step)], [rows[1]])
+        before, slopes = session.run([network.variables, [g for g, _ in gradients]], feed)
+        session.run(train, feed)
+        inverses = damped_inverses(session.run(averages), 0.3)
+        for index in SHARES[step % 3]:
+            kept[index] = inverses[index]
+        for layer, after in enumerate(pairs_of(session.run(network.variables))):
+            slope = np.concatenate([np.atleast_2d(x) for x in pairs_of(slopes)[layer]])
+            a, g = kept[2 * layer : 2 * layer + 2]
+            is_known = a is not None and g is not None
+            assert is_known == (step >= layer)
+            product = a @ slope @ g if is_known else slope / (1 + np.sqrt(0.3)) ** 2
+            expected = np.concatenate([np.atleast_2d(x) for x in pairs_of(before)[layer]])
+            found = np.concatenate([np.atleast_2d(x) for x in after])
+            np.testing.assert_allclose(found, expected - 0.1 * product, rtol=1e-9)
+
+
+def pairs_of(values):
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def test_resume_between_first_inverses(build_mlp, session, rows, tmp_path):
+    """A checkpoint after the first share: another session computes the next one."""
+    network = build_mlp()
+    train = make(network, **SPREAD).minimize(network.losses[0])
+    feed, saver = network.feed([rows[0]], [rows[1]]), v1.train.Saver()
+    session.run(v1.global_variables_initializer())
+    session.run(train, feed)
+    path = saver.save(session, str(tmp_path / "model.ckpt"))
+    with v1.Session() as another:
+        saver.restore(another, path)
+        for each in (session, another):
+            for _ in range(3):
+                each.run(train, feed)
+        whole, resumed = (each.run(v1.global_variables()) for each in (session, another))
+    for found, expected in zip(resumed, whole, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "approx", ["kron", "kron_in_diag", "kron_both_diag", "diagonal", "ekfac", "kron_indep"]
+)
+def test_every_approximation_spreads_its_first_inverses(graph, session, rows, approx):
+    """The layer moves by the identity at first, and by its own inverse in the end."""
+    x, y = tf.constant(rows[0]), tf.constant(rows[1])
+    weight = v1.get_variable("w", initializer=np.ones([3, 3]) / 3)
+    layers, logits = kfac.LayerCollection(), x @ weight
+    if approx == "kron_indep":
+        layers.register_fully_connected_multi(weight, [x], [logits], approx=approx)
+    else:
+        layers.register_fully_connected(weight, x, logits, approx=approx)
+    layers.register_categorical_predictive_distribution(logits, targets=y)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1,
+        damping=0.1,
+        momentum=None,
+        layer_collection=layers,
+        estimation_mode="empirical",
+        **SPREAD,
+    )
+    train = optimizer.minimize(loss)
+    (block,) = layers.get_blocks()
+    ((slope, _),) = optimizer.compute_gradients(loss)
+    own, identity = block.multiply_inverse(slope), slope / block.identity_eigenvalue()
+    ((product, _),) = optimizer.multiply_preconditioner([(slope, weight)])
+    session.run(v1.global_variables_initializer())
+    losses = [session.run(loss)]
+    product_before, identity_before = session.run([product, identity])
+    np.testing.assert_allclose(product_before, identity_before, rtol=1e-12)
+    for _ in range(6):
+        session.run(train)
+        losses.append(session.run(loss))
+    assert (np.diff(losses) < 0).all()
+    found, expected, without = session.run([product, own, identity])
+    np.testing.assert_array_equal(found, expected)
+    assert not np.allclose(found, without, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "momentum"),
+    [("v2", "regular"), ("v2", "adam"), ("v2", "qmodel"), ("v1", "regular"), ("v1", "qmodel")],
+    indirect=["behavior"],
+)
+def test_damping_adapts_while_first_inverses_are_spread(
+    behavior, build_mlp, session, rows, momentum
+):
+    network = build_mlp()
+    by_model = momentum.startswith("qmodel")
+    optimizer = make(
+        network,
+        **SPREAD,
+        learning_rate=None if by_model else 0.1,
+        momentum=None if momentum == "qmodel" else 0.5,
+        momentum_type=momentum,
+        adapt_damping=True,
+        damping_adaptation_interval=3,
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    losses = [session.run(network.losses[0], feed)]
+    for _ in range(9):
+        session.run(train, feed)
+        losses.append(session.run(network.losses[0], feed))
+    assert session.run(optimizer.skipped_steps) == 0
+    assert np.isfinite(session.run(optimizer.rho))
+    assert session.run(optimizer.damping) != 0.3
+    assert losses[-1] < losses[3] < losses[0]
+
+
+def test_first_inverses_are_spread_only_with_later_ones(graph):
+    with pytest.raises(ValueError, match=r"spread_first_inverses=True with spread_inverses=False"):
+        RefreshPeriods(3, 1, 0, False, True)
+
+
 def test_spreading_over_single_steps_is_no_spreading(build_mlp, session, rows):
     network = build_mlp(layers=1)
-    optimizer = make(network, invert_every=1, spread_inverses=True)
+    optimizer = make(network, invert_every=1, spread_inverses=True, spread_first_inverses=True)
     update = optimizer.kfac_update_ops()
     session.run(v1.global_variables_initializer())
     before = session.run(optimizer._estimator.inv_variables[0])

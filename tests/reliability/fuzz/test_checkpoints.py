@@ -138,10 +138,6 @@ def contents(folder):
     return {path.name: content(path) for path in folder.iterdir()}
 
 
-def checkpoint_of(name):
-    return name.partition(".index")[0].partition(".data-")[0]
-
-
 def files_of(files, step):
     """Returns index and data of a checkpoint."""
     parts = (f"model.ckpt-{step}.index", f"model.ckpt-{step}.data-")

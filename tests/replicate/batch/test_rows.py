@@ -21,12 +21,7 @@ SPARSE = {
 }
 
 
-def evaluate(nest):
-    with v1.Session() as session:
-        return session.run(nest)
-
-
-def test_rows_are_counted_while_building_where_possible(graph):
+def test_rows_are_counted_while_building_where_possible(graph, evaluate):
     assert rows.rows_of(np.zeros([3, 2])) == 3
     assert rows.rows_of(tf.zeros([4])) == 4
     unknown = v1.placeholder_with_default(np.zeros([5, 1]), [None, 1])
@@ -39,19 +34,19 @@ def test_rows_are_counted_while_building_where_possible(graph):
     ("count", "shards", "sizes"),
     [(6, 3, [2, 2, 2]), (7, 3, [3, 2, 2]), (2, 4, [1, 1, 0, 0]), (5, 1, [5])],
 )
-def test_sizes_differ_by_at_most_one(graph, count, shards, sizes):
+def test_sizes_differ_by_at_most_one(graph, count, shards, sizes, evaluate):
     assert rows.shard_sizes(count, shards) == sizes
     assert evaluate(rows.shard_sizes(tf.constant(count), shards)) == sizes
 
 
-def test_padded_is_a_multiple(graph):
+def test_padded_is_a_multiple(graph, evaluate):
     dense = rows.padded(tf.constant([[1, 2], [3, 4], [5, 6]]), 3, 2)
     np.testing.assert_array_equal(evaluate(dense), [[1, 2], [3, 4], [5, 6], [5, 6]])
 
 
 @pytest.mark.parametrize("multiple", [1, 2, 4, 5])
 @pytest.mark.parametrize("values", SPARSE.values(), ids=SPARSE)
-def test_padding_of_sparse_rows_is_that_of_dense_rows(graph, values, multiple):
+def test_padding_of_sparse_rows_is_that_of_dense_rows(graph, values, multiple, evaluate):
     dense = tf.constant(values)
     entries = tf.where(tf.not_equal(dense, tf.zeros_like(dense)))
     shape = tf.shape(dense, out_type=tf.int64)
@@ -64,7 +59,7 @@ def test_padding_of_sparse_rows_is_that_of_dense_rows(graph, values, multiple):
 
 
 @pytest.mark.parametrize("splits", [tf.int32, tf.int64])
-def test_padding_of_ragged_rows_repeats_the_last_one(graph, splits):
+def test_padding_of_ragged_rows_repeats_the_last_one(graph, splits, evaluate):
     values = [[[1], [2, 3]], [], [[4], [], [5]]]
     for given in (values, values[:2]):  # The last row of the second is empty.
         ragged = tf.ragged.constant(given, ragged_rank=2, row_splits_dtype=splits)

@@ -55,13 +55,11 @@ def test_one_part_is_enough(train_steps, tmp_path):
     assert not [name for name in found if name.startswith("linear")]
 
 
-def test_summaries_of_training(graph, tmp_path):
+def test_summaries_of_training(graph, tmp_path, evaluate):
     v1.train.create_global_step()
     estimator = regressor(tmp_path)
     estimator.model_fn({"x": [[2.0]]}, [1.0], "train", estimator.config)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
     assert sorted(value.tag for value in summary.value) == [
         "bias",
         "dnn/hiddenlayer_0/activation",

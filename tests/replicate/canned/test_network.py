@@ -50,11 +50,9 @@ def test_logits_are_those_of_the_layers(graph):
     assert v1.get_collection(v1.GraphKeys.SUMMARIES) == []
 
 
-def test_summaries_of_training_are_per_layer(graph):
+def test_summaries_of_training_are_per_layer(graph, evaluate):
     network().build(FEATURES, 1, ModeKeys.TRAIN, None)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
     assert [value.tag for value in summary.value] == [
         f"dnn/{layer}/{name}"
         for layer in ("hiddenlayer_0", "logits")
@@ -192,14 +190,12 @@ def test_batch_normalization_takes_the_batch_in_training(graph):
     }
 
 
-def test_batch_without_rows_has_finite_gradients(graph):
+def test_batch_without_rows_has_finite_gradients(graph, evaluate):
     """A tower may get no row of a small batch."""
     inputs = v1.placeholder_with_default(np.zeros([0, 2], np.float32), [None, 2])
     outputs = batch_normalization(inputs, "batchnorm_0", is_training=True).outputs
     gradients = tf.gradients(tf.reduce_sum(outputs), v1.trainable_variables())
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_array_equal(session.run(gradients), np.zeros([2, 2]))
+    np.testing.assert_array_equal(evaluate(gradients), np.zeros([2, 2]))
 
 
 def masks(seed, steps=2):
@@ -231,7 +227,7 @@ def test_dropout_keeps_the_mean_and_draws_anew_in_each_layer_and_step():
     assert stateful == []
 
 
-def test_towers_drop_different_values(graph):
+def test_towers_drop_different_values(graph, evaluate):
     v1.train.create_global_step()
     found = []
     with tower_scopes(
@@ -240,9 +236,7 @@ def test_towers_drop_different_values(graph):
         for index in range(2):
             with scopes.tower(index, 0.5), v1.variable_scope("layer", reuse=v1.AUTO_REUSE):
                 found.append(dropout(tf.constant(ONES), 0.25))
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        first, second = session.run(found)
+    first, second = evaluate(found)
     assert (first != second).mean() == pytest.approx(2 * 0.25 * 0.75, abs=0.03)
 
 
@@ -252,7 +246,6 @@ def test_dropout_without_a_seed_is_unpredictable():
     assert drawn[0].tobytes() != masks(None, steps=1)[0][0].tobytes()
 
 
-def test_dropout_needs_no_global_step(graph):
+def test_dropout_needs_no_global_step(graph, evaluate):
     outputs = dropout(tf.constant(ONES), 0.25)
-    with v1.Session() as session:
-        np.testing.assert_allclose(np.unique(session.run(outputs)), [0, 1 / 0.75])
+    np.testing.assert_allclose(np.unique(evaluate(outputs)), [0, 1 / 0.75])

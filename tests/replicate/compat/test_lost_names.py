@@ -7,18 +7,10 @@ import numpy as np
 import pytest
 
 from replicate.compat.lost_names import LOST_FROM, getargspec, with_lost_names
-from replicate.compat.tf1_view import view_builtins
 
 
-def run(source):
-    """Runs the source of a module that sees TensorFlow 1, and returns its names."""
-    names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
-    exec(compile(source, "program.py", "exec"), names)
-    return names
-
-
-def test_every_form_of_import_finds_them():
-    names = run(
+def test_every_form_of_import_finds_them(run_source):
+    names = run_source(
         """
 import collections
 import numpy
@@ -43,14 +35,14 @@ mean = numpy.mean(values)
 length = norm(values) + numpy.linalg.norm(values)
 """
     )
-    assert names["values"].dtype == np.float64
-    assert names["flags"].dtype == np.bool_
-    assert (names["total"], names["divisor"], names["mean"]) == (6.0, 6, 2.0)
-    assert names["is_mapping"]
-    assert names["spec"] == (["a", "b"], "c", "d", (2,))
-    assert names["length"] == pytest.approx(2 * math.sqrt(14))
-    assert names["now"] >= 0
-    assert names["draws"] is np.random
+    assert names.values.dtype == np.float64
+    assert names.flags.dtype == np.bool_
+    assert (names.total, names.divisor, names.mean) == (6.0, 6, 2.0)
+    assert names.is_mapping
+    assert names.spec == (["a", "b"], "c", "d", (2,))
+    assert names.length == pytest.approx(2 * math.sqrt(14))
+    assert names.now >= 0
+    assert names.draws is np.random
 
 
 @pytest.mark.parametrize(
@@ -98,11 +90,11 @@ def test_names_that_a_program_sets_are_set_for_all(monkeypatch):
     monkeypatch.delattr(__import__("time"), "of_a_program")
 
 
-def test_unknown_name_is_pythons_own_error():
+def test_unknown_name_is_pythons_own_error(run_source):
     with pytest.raises(AttributeError, match="'numpy' has no attribute 'nothing'"):
         _ = with_lost_names("numpy").nothing
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
-        run("from collections import nothing")
+        run_source("from collections import nothing")
 
 
 def test_getargspec_refuses_names_only():

@@ -20,12 +20,11 @@ v1 = tf.compat.v1
         (private.regression_head, 1),
     ],
 )
-def test_heads_sum_the_loss(make, units, graph):
+def test_heads_sum_the_loss(make, units, graph, evaluate):
     head = make()
     loss = head.loss(tf.ones([4, 1], tf.int64), tf.zeros([4, units]), {})
     one = make().loss(tf.ones([1, 1], tf.int64), tf.zeros([1, units]), {})
-    with v1.Session() as session:
-        total, single = session.run([loss, one])
+    total, single = evaluate([loss, one])
     np.testing.assert_allclose(total, 4 * single, rtol=1e-6)
 
 

@@ -1,16 +1,11 @@
 """Programs of 2017 to 2019 on sequences run as they are: a tagger, a translator, an experiment."""
 
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
 
 TAGGER = '''
@@ -296,21 +291,15 @@ if __name__ == "__main__":
 '''
 
 
-def run(folder, source, *arguments):
+@pytest.fixture
+def run(run_tensorflow1, tmp_path):
     """Returns the output of a program that the runner runs."""
-    (folder / "program.py").write_text(source)
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
-    done = subprocess.run(
-        [sys.executable, "-m", "replicate.compat", "program.py", *arguments],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+
+    def run_source(source, *arguments):
+        (tmp_path / "program.py").write_text(source)
+        return run_tensorflow1(tmp_path, "program.py", *arguments).out
+
+    return run_source
 
 
 @pytest.mark.parametrize(
@@ -320,16 +309,16 @@ def run(folder, source, *arguments):
         pytest.param("cells", {"bidirectional_rnn/fw/lstm_cell/kernel"}, marks=pytest.mark.slow),
     ],
 )
-def test_tagger_with_tables_lstms_and_a_crf(kind, names, tmp_path):
-    output = run(tmp_path, TAGGER, str(tmp_path), kind)
+def test_tagger_with_tables_lstms_and_a_crf(run, kind, names, tmp_path):
+    output = run(TAGGER, tmp_path, kind)
     assert "acc 1.000\n" in output, output
     assert "tags P O L\n" in output
     assert {"crf", "dense/kernel", "embeddings", *names} <= set(re.findall("name (.*)", output))
 
 
 @pytest.mark.slow  # The tests of seq2seq check its parts.
-def test_translator_with_attention_and_a_beam(tmp_path):
-    output = run(tmp_path, TRANSLATOR, str(tmp_path / "model"))
+def test_translator_with_attention_and_a_beam(run, tmp_path):
+    output = run(TRANSLATOR, tmp_path / "model")
     names = set(re.findall("name (.*)", output))
     assert {
         "decoder/attention/attention_layer/kernel",
@@ -350,7 +339,7 @@ def idx(kind, values):
 
 
 @pytest.mark.slow
-def test_experiment_with_hyperparameters_and_digits(tmp_path):
+def test_experiment_with_hyperparameters_and_digits(run, tmp_path):
     draws = np.random.default_rng(0)
     for name, count in (("train", 128), ("t10k", 8)):
         images = draws.integers(0, 256, [count, 28, 28]).astype("u1")
@@ -358,7 +347,6 @@ def test_experiment_with_hyperparameters_and_digits(tmp_path):
         labels = draws.integers(0, 10, [count]).astype("u1")
         (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(idx(2049, labels))
     output = run(
-        tmp_path,
         EXPERIMENT,
         f"--data_dir={tmp_path}",
         f"--job_dir={tmp_path / 'job'}",

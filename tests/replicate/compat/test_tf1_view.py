@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import types
 from importlib.util import find_spec
 
 import pytest
@@ -12,17 +11,10 @@ import replicate
 from replicate.compat.absent import is_absent
 from replicate.compat.mnist import input_data
 from replicate.compat.old_modules import OldModule
-from replicate.compat.tf1_view import tensorflow1, view_builtins
+from replicate.compat.tf1_view import tensorflow1
 
 VIEW = tensorflow1()
 needs_slim = pytest.mark.skipif(find_spec("tf_slim") is None, reason="needs tf-slim")
-
-
-def run(source):
-    """Runs the source of a module that sees TensorFlow 1, and returns its names."""
-    names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
-    exec(compile(source, "program.py", "exec"), names)
-    return types.SimpleNamespace(**names)
 
 
 def test_names_are_those_of_tensorflow_1():
@@ -48,8 +40,8 @@ def test_names_of_tensorflow_2_and_of_none_are_told_apart(name, message):
         getattr(VIEW, name)
 
 
-def test_every_form_of_import():
-    names = run(
+def test_every_form_of_import(run_source):
+    names = run_source(
         """
 import tensorflow
 import tensorflow as tf
@@ -92,14 +84,14 @@ import os.path as path
         "from . import part",
     ],
 )
-def test_imports_of_what_is_not_there_fail(source):
+def test_imports_of_what_is_not_there_fail(source, run_source):
     with pytest.raises(ImportError):
-        run(source)
+        run_source(source)
 
 
 @needs_slim
-def test_modules_below_contrib_are_found():
-    names = run(
+def test_modules_below_contrib_are_found(run_source):
+    names = run_source(
         """
 import tensorflow.contrib.slim as slim
 from tensorflow.contrib.slim.nets import vgg
@@ -120,8 +112,8 @@ from tensorflow.contrib.training.python.training.hparam import HParams
 
 
 @needs_slim
-def test_tf_slim_is_repaired_for_a_program_that_imports_it():
-    names = run("import tf_slim as slim\nfrom tensorflow.contrib.slim import batch_norm")
+def test_tf_slim_is_repaired_for_a_program_that_imports_it(run_source):
+    names = run_source("import tf_slim as slim\nfrom tensorflow.contrib.slim import batch_norm")
     assert names.slim.batch_norm is names.batch_norm
     assert names.slim.learning.ops.IndexedSlices is tf.IndexedSlices
 
@@ -135,6 +127,6 @@ def test_optional_package_that_is_missing_is_named_when_used(monkeypatch):
         name(1, 2)
 
 
-def test_other_modules_see_the_real_one():
-    assert run("import tensorflow as tf").tf is VIEW
+def test_other_modules_see_the_real_one(run_source):
+    assert run_source("import tensorflow as tf").tf is VIEW
     assert importlib.import_module("tensorflow") is tf is not VIEW

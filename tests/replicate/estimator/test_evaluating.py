@@ -55,12 +55,9 @@ def test_metrics_may_be_nests_and_operations(graph):
     assert results["operation"] is None
 
 
-def test_steps_limit_the_batches(graph):
-    assert evaluate([1, 2, 6], steps=1)["loss"] == 1.5
-
-
-def test_more_steps_than_batches(graph):
-    assert evaluate([1, 2, 6], steps=9)["loss"] == np.mean([1.5, 6])
+@pytest.mark.parametrize(("steps", "loss"), [(1, 1.5), (9, np.mean([1.5, 6]))])
+def test_steps_limit_the_batches(graph, steps, loss):
+    assert evaluate([1, 2, 6], steps=steps)["loss"] == loss
 
 
 def test_hooks_see_every_batch(graph, linear):
@@ -173,17 +170,11 @@ def with_added(linear, estimator, metric_fn):
     return results, 2 * linear.Y - linear.X[:, :1]
 
 
-def test_metrics_are_added(linear, make):
-    results, errors = with_added(linear, make(model_fn), squared)
-    assert results["mse"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
-    assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
-
-
-def test_towers_are_measured_over_the_whole_batch(linear, make):
-    devices = ["/cpu:0", "/cpu:1", "/cpu:2"]
-    results, errors = with_added(
-        linear, make(replicate_model_fn(model_fn, devices=devices)), squared
-    )
+@pytest.mark.parametrize("towers", [None, 3])
+def test_metrics_are_added_over_the_whole_batch(linear, make, towers):
+    devices = [f"/cpu:{tower}" for tower in range(towers or 0)]
+    model = replicate_model_fn(model_fn, devices=devices) if towers else model_fn
+    results, errors = with_added(linear, make(model), squared)
     assert results["mse"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
     assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
 

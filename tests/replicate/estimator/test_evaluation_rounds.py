@@ -2,7 +2,6 @@
 
 import math
 import pathlib
-import threading
 import time
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ import tensorflow as tf
 from replicate.errors import CheckpointError
 from replicate.estimator import evaluation_rounds
 from replicate.estimator.end_marker import announce_end
-from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
+from replicate.estimator.evaluation_rounds import EvaluationRounds, follow_checkpoints
 from replicate.estimator.train_specs import EvalSpec, TrainSpec, checked_listeners
 
 v1 = tf.compat.v1
@@ -63,31 +62,6 @@ def test_a_round_evaluates_a_checkpoint_once_and_exports_it(linear, tmp_path):
     assert (rounds.results["global_step"], rounds.exports) == (6, [6])
     assert len(calls) == 2
     assert list((tmp_path / "eval_held_out").iterdir())
-
-
-@pytest.mark.parametrize(("throttle_secs", "expected"), [(0, [5, 10]), (1000, [])])
-def test_rounds_in_the_middle_of_training(linear, tmp_path, throttle_secs, expected):
-    estimator = linear.make_estimator(tmp_path)
-    exporter = Exporter()
-    rounds = EvaluationRounds(estimator, spec(linear, exporter))
-    hook = RoundsHook(rounds, str(tmp_path), throttle_secs)
-    estimator.train(linear.input_fn, hooks=[hook], saving_listeners=[hook.listener], max_steps=13)
-    assert [step for step, _ in exporter.told] == expected
-    assert estimator.latest_checkpoint().endswith("-13"), "its round is the final one"
-
-
-def test_evaluator_ends_at_the_last_step(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
-    exporter = Exporter()
-    settings = spec(linear, exporter)
-    rounds = EvaluationRounds(estimator, settings)
-    thread = threading.Thread(target=follow_checkpoints, args=(rounds, estimator, 6, settings))
-    thread.start()
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    thread.join(timeout=60)
-    assert not thread.is_alive()
-    assert exporter.told[-1] == (6, True)
-    assert [final for _, final in exporter.told[:-1]] == [False] * (len(exporter.told) - 1)
 
 
 class Clock:

@@ -188,21 +188,6 @@ def test_without_pattern_nothing_is_remembered(run, tmp_path):
     assert run(exporter, {"loss": 2.0, "global_step": 20})
 
 
-def test_with_an_estimator(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    exporter = BestExporter("best", receive)
-    exports = []
-    for step in (5, 6, 0):
-        checkpoint = f"{tmp_path}/model.ckpt-{step}"
-        result = estimator.evaluate(linear.once_input_fn, checkpoint_path=checkpoint)
-        exports.append(exporter.export(estimator, f"{tmp_path}/out", checkpoint, result, False))
-    assert exports[2] is None
-    weights, bias = linear.trained(6)
-    loaded = tf.saved_model.load(exports[1].decode()).signatures["serving_default"]
-    outputs = loaded(input=tf.constant(linear.X))["y"]
-    np.testing.assert_allclose(outputs, linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
-
-
 def test_train_and_evaluate_exports(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     exporters = [

@@ -100,10 +100,9 @@ def test_batch_size_known_now():
     assert batch_size({"x": tf.zeros([4, 2]), "y": tf.zeros([4])}) == 4
 
 
-def test_batch_size_known_at_run_time():
+def test_batch_size_known_at_run_time(evaluate):
     features = v1.placeholder(tf.float32, [None, 2])
-    with v1.Session() as session:
-        assert session.run(batch_size(features), {features: np.zeros([3, 2])}) == 3
+    assert evaluate(batch_size(features), {features: np.zeros([3, 2])}) == 3
 
 
 def test_batch_size_unknown():

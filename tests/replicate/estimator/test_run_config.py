@@ -137,6 +137,7 @@ def test_subclass_has_own_constructor_attributes_and_properties():
         ({"save_checkpoints_secs": None}, (None, None)),
         ({"save_checkpoints_steps": None, "save_checkpoints_secs": None}, (None, None)),
         ({"save_checkpoints_steps": 0}, (0, None)),
+        ({"save_checkpoints_steps": 10}, (10, None)),
         ({"save_checkpoints_steps": 5, "save_checkpoints_secs": None}, (5, None)),
     ],
 )
@@ -152,22 +153,9 @@ def test_replace_can_switch_checkpoints_off():
         RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
 
 
-def test_saving_by_steps_switches_saving_by_seconds_off():
-    assert RunConfig(save_checkpoints_steps=10).save_checkpoints_secs is None
-
-
-def test_continued_input_needs_its_position():
-    assert RunConfig(continue_input=True).continue_input
-    with pytest.raises(ValueError, match=r"continue_input=True needs .* save_input_position=False"):
-        RunConfig(continue_input=True, save_input_position=False)
-
-
-def test_replace_keeps_the_rest():
+def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
     config = RunConfig(tf_random_seed=3).replace(model_dir="a")
     assert (config.tf_random_seed, config.model_dir) == (3, "a")
-
-
-def test_replace_swaps_the_checkpoint_interval():
     by_steps = RunConfig().replace(save_checkpoints_steps=7)
     assert (by_steps.save_checkpoints_steps, by_steps.save_checkpoints_secs) == (7, None)
     by_seconds = by_steps.replace(save_checkpoints_secs=9)
@@ -209,6 +197,10 @@ def test_replace_refuses_unknown_settings():
         ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),
         ({"max_restarts": -1}, "max_restarts must be a whole number >= 0"),
         ({"max_restarts": None}, "max_restarts must be a whole number >= 0, got None"),
+        (
+            {"continue_input": True, "save_input_position": False},
+            "continue_input=True needs .* save_input_position=False",
+        ),
     ],
 )
 def test_wrong_settings(settings, text):
@@ -216,16 +208,18 @@ def test_wrong_settings(settings, text):
         RunConfig(**settings)
 
 
-def test_session_config_must_be_a_config_proto():
-    assert RunConfig(session_config=v1.ConfigProto()).session_config is not None
-    with pytest.raises(TypeError, match=r"must be a tf.compat.v1.ConfigProto"):
-        RunConfig(session_config={"gpu": 1})
-
-
-def test_device_fn_must_be_a_function():
-    assert RunConfig(device_fn=str).device_fn is str
-    with pytest.raises(TypeError, match="device_fn must be a function"):
-        RunConfig(device_fn="/cpu:0")
+@pytest.mark.parametrize(
+    ("name", "good", "wrong", "text"),
+    [
+        ("session_config", v1.ConfigProto(), {"gpu": 1}, r"must be a tf.compat.v1.ConfigProto"),
+        ("device_fn", str, "/cpu:0", "device_fn must be a function"),
+        ("cluster", ClusterConfig(), {"chief": ["a:1"]}, "cluster must be a ClusterConfig"),
+    ],
+)
+def test_settings_of_wrong_types(name, good, wrong, text):
+    assert getattr(RunConfig(**{name: good}), name) == good
+    with pytest.raises(TypeError, match=text):
+        RunConfig(**{name: wrong})
 
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
@@ -259,8 +253,6 @@ def test_wrong_cluster_is_an_error_of_the_constructor(monkeypatch):
 def test_cluster_can_be_given(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{bad")
     assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
-    with pytest.raises(TypeError, match="cluster must be a ClusterConfig"):
-        RunConfig(cluster=CLUSTER)
 
 
 def test_session_config_of_a_task_has_its_device_filters(monkeypatch):

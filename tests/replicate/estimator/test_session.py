@@ -43,19 +43,6 @@ def test_without_checkpoint_runs_the_initialisers(model):
     assert session.run(v1.local_variables()) == [3.0]
 
 
-def test_init_fn_runs_only_without_checkpoint(model, tmp_path):
-    variable, saver = model
-    scaffold = v1.train.Scaffold(
-        saver=saver, init_fn=lambda scaffold, session: variable.load(7.0, session)
-    )
-    paths = [None]
-    creator = RestoringSessionCreator(scaffold, saver, lambda: paths[-1])
-    session = creator.create_session()
-    assert session.run(variable) == 7.0
-    paths.append(save(session, variable, saver, 5.0, f"{tmp_path}/c"))
-    assert creator.create_session().run(variable) == 5.0
-
-
 def test_every_session_looks_for_the_newest_checkpoint_again(model, tmp_path):
     variable, saver = model
     paths = [None]

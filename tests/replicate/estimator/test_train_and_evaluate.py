@@ -1,10 +1,7 @@
 import functools
-import json
-import os
 import signal
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -229,70 +226,7 @@ def test_errors_carry_the_exit_code_of_a_program(error, code):
     assert error("text").code == code
 
 
-# A cluster of three processes on this machine, with this one as its evaluator
-
-ROLE = """
-import json, os
-from replicate import ClusterError, EvalSpec, TrainSpec, train_and_evaluate
-from absl import logging
-logging.set_verbosity(logging.INFO)
-options = json.loads(os.environ["OPTIONS"])
-class Slow(linear.v1.train.SessionRunHook):
-    def after_run(self, run_context, run_values):
-        import time
-        time.sleep(0.01)
-estimator = linear.make_estimator(
-    sys.argv[2], save_checkpoints_steps=50, params={"rate": 0.005}, **options)
-steps = []
-try:
-    train_and_evaluate(
-        estimator,
-        TrainSpec(linear.input_fn, max_steps=int(sys.argv[3]),
-                  hooks=[linear.CallHook(steps.append), Slow()]),
-        EvalSpec(linear.once_input_fn, steps=None, start_delay_secs=0, throttle_secs=0),
-    )
-except ClusterError as error:
-    print(error, flush=True)
-    error.exit()
-print(len(steps), max(steps, default=0), flush=True)
-"""
-
-
-@pytest.fixture
-def start_role(stub, tmp_path, monkeypatch):
-    """Starts one task of a cluster of a chief, a worker and a parameter server."""
-    ports = free_ports(3)
-    jobs = ("chief", "worker", "ps")
-    cluster = {job: [f"127.0.0.1:{port}"] for job, port in zip(jobs, ports, strict=True)}
-
-    def start(role, steps, **settings):
-        config = {"cluster": cluster, "task": {"type": role, "index": 0}}
-        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        monkeypatch.setenv("OPTIONS", json.dumps(settings))
-        for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-            monkeypatch.delenv(name)
-        return stub(ROLE, tmp_path / "model", steps)
-
-    return start
-
-
-@pytest.mark.slow
-def test_processes_of_a_cluster_train_and_are_evaluated(linear, start_role, tmp_path):
-    roles = {name: start_role(name, 300) for name in ("ps", "worker", "chief")}
-    exporter = Exporter()
-    results, _ = train_and_evaluate(
-        evaluator(linear, tmp_path / "model"),
-        TrainSpec(linear.input_fn, max_steps=300),
-        eval_spec(linear, exporter),
-    )
-    told = {}
-    for name, child in roles.items():
-        printed, errors = child.communicate(timeout=90)
-        assert child.returncode == 0, f"{name}: {errors[-3000:]}"
-        told[name] = [int(number) for number in printed.split()]
-    assert told["ps"] == [0, 0]
-    assert min(told["chief"][0], told["worker"][0]) > 10
-    check_cluster_results(linear, tmp_path / "model", 300, exporter, results)
+# In a cluster
 
 
 def test_cluster_trains_and_is_evaluated(linear, tmp_path):
@@ -333,54 +267,28 @@ def test_cluster_trains_and_is_evaluated(linear, tmp_path):
             end.result(timeout=60)
     assert told["ps"] == []
     assert min(len(told["chief"]), len(told["worker"])) > 1
-    check_cluster_results(linear, tmp_path, 100, exporter, results)
-
-
-def check_cluster_results(linear, model_dir, steps, exporter, results):
-    last = int(linear.make_estimator(model_dir).get_variable_value("global_step"))
-    assert last in (steps, steps + 1), "the worker may be one step ahead when the chief stops"
+    last = int(linear.make_estimator(tmp_path).get_variable_value("global_step"))
+    assert last in (100, 101), "the worker may be one step ahead when the chief stops"
     assert exporter.told[-1] == (last, True)
     assert results["mae"] < 0.3, "the model has learnt"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_error_of_a_cluster_names_the_lost_process(start_role, tmp_path):
-    settings = {"session_creation_timeout_secs": 30}
-    roles = {name: start_role(name, 10**6, **settings) for name in ("ps", "worker", "chief")}
-    wait_for_checkpoint(tmp_path)
-    roles["ps"].kill()
-    for name in ("worker", "chief"):
-        printed, errors = roles[name].communicate(timeout=200)
-        assert roles[name].returncode == 138, f"{name}: {errors[-3000:]}"
-        assert "waited 30 seconds for ps 0 at '127.0.0.1:" in printed
+@pytest.fixture
+def lonely_worker(linear, tmp_path):
+    """A worker of a cluster whose other tasks are not there."""
+    chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
+    cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
+    return linear.make_estimator(tmp_path, cluster=cluster, session_creation_timeout_secs=60)
 
 
-def test_worker_that_comes_when_all_is_done_has_nothing_to_do(linear, tmp_path):
+def test_worker_that_comes_when_all_is_done_has_nothing_to_do(linear, lonely_worker, tmp_path):
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
-    cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
-    late = linear.make_estimator(tmp_path, cluster=cluster)
     train_spec = TrainSpec(linear.input_fn, max_steps=6)
-    assert train_and_evaluate(late, train_spec, eval_spec(linear)) == (None, [])
+    assert train_and_evaluate(lonely_worker, train_spec, eval_spec(linear)) == (None, [])
 
 
-def test_worker_that_waits_for_a_server_when_training_ends_returns(linear, tmp_path):
-    chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
-    cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
-    worker = linear.make_estimator(tmp_path, cluster=cluster, session_creation_timeout_secs=60)
-    assert not worker.ending.is_new()
+def test_worker_that_waits_for_a_server_when_training_ends_returns(linear, lonely_worker, tmp_path):
+    assert not lonely_worker.ending.is_new()
     announce_end(str(tmp_path))
     train_spec = TrainSpec(linear.input_fn)
-    assert train_and_evaluate(worker, train_spec, eval_spec(linear)) == (None, [])
-
-
-def wait_for_checkpoint(tmp_path):
-    wait_for(lambda: list((tmp_path / "model").glob("model.ckpt-[1-9]*.index")))
-
-
-def wait_for(condition, seconds=150):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come true in time"
-        time.sleep(0.05)
+    assert train_and_evaluate(lonely_worker, train_spec, eval_spec(linear)) == (None, [])

@@ -30,16 +30,13 @@ def example(**floats):
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def test_parsing_receiver_parses_examples():
+def test_parsing_receiver_parses_examples(evaluate):
     spec = {"x": tf.io.FixedLenFeature([2], tf.float32), "v": tf.io.VarLenFeature(tf.float32)}
     receiver = build_parsing_serving_input_receiver_fn(spec)()
     request = receiver.receiver_tensors["examples"]
     assert (request.dtype, request.shape.as_list()) == (tf.string, [None])
     assert request.name == "input_example_tensor:0"
-    with v1.Session() as session:
-        features = session.run(
-            receiver.features, {request: [example(x=[1, 2]), example(x=[3, 4], v=[5])]}
-        )
+    features = evaluate(receiver.features, {request: [example(x=[1, 2]), example(x=[3, 4], v=[5])]})
     np.testing.assert_array_equal(features["x"], [[1, 2], [3, 4]])
     np.testing.assert_array_equal(features["v"].values, [5])
 

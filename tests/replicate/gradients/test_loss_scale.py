@@ -117,7 +117,7 @@ def test_summaries_tell_scale_and_skipped_steps(graph):
 
 
 @pytest.mark.parametrize("given", [None, 3.0])
-def test_the_wrapped_optimizer_sees_the_loss_as_it_is(graph, given):
+def test_the_wrapped_optimizer_sees_the_loss_as_it_is(graph, given, evaluate):
     seen = []
 
     class Looking(v1.train.GradientDescentOptimizer):
@@ -130,9 +130,7 @@ def test_the_wrapped_optimizer_sees_the_loss_as_it_is(graph, given):
     grad_loss = None if given is None else tf.constant(given)
     (gradient, _), *_ = optimizer.compute_gradients(loss, grad_loss=grad_loss)
     assert seen == [loss]
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        assert session.run(gradient) == 4.0 * (given or 1.0)
+    assert evaluate(gradient) == 4.0 * (given or 1.0)
 
 
 def test_all_finite_looks_into_sparse_gradients(graph):

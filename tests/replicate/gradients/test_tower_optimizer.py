@@ -55,16 +55,8 @@ def test_sum_of_towers_is_applied_once(graph):
     assert not [key for key in graph.get_all_collection_keys() if "reduced" in key]
 
 
-def test_mean_of_towers_is_applied_once(graph):
-    def model(index):
-        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0))
-        return optimizer.minimize(absolute_error(index))
-
-    assert train(model, averages=True)[0] == {"c": 8.0}
-
-
 @pytest.mark.parametrize("towers", [1, 2, 4])
-def test_gradients_in_between_are_those_of_the_towers_loss(graph, towers):
+def test_gradients_in_between_are_those_of_the_towers_loss(graph, towers, evaluate):
     seen = []
 
     def model(index):
@@ -74,9 +66,7 @@ def test_gradients_in_between_are_those_of_the_towers_loss(graph, towers):
         return optimizer.apply_gradients(pairs)
 
     assert train(model, towers=towers, averages=True)[0] == {"c": 7.0}
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        assert session.run(seen) == [3.0] * towers
+    assert evaluate(seen) == [3.0] * towers
 
 
 def test_without_towers_everything_passes_through(graph):

@@ -124,7 +124,7 @@ def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
     assert made[0].device == "/device:GPU:1"
 
 
-def test_inputs_come_from_the_graph_and_from_each_other(graph):
+def test_inputs_come_from_the_graph_and_from_each_other(graph, evaluate):
     first, second = tf.constant([1.0, 2.0]), tf.constant([10.0, 20.0])
     operations = DescribedOperations()
     total = operations.add("AddV2", "total", [first, second], T=tf.float32)
@@ -132,17 +132,15 @@ def test_inputs_come_from_the_graph_and_from_each_other(graph):
     again = operations.add("AddV2", "again", [doubled, first], T=tf.float32)
     made = operations.make([f"{again}:0", total])
     assert made[1].type == "AddV2"
-    with v1.Session() as session:
-        np.testing.assert_array_equal(session.run(made[0]), [23.0, 46.0])
+    np.testing.assert_array_equal(evaluate(made[0]), [23.0, 46.0])
 
 
-def test_results_are_selected_by_number(graph):
+def test_results_are_selected_by_number(graph, evaluate):
     operations = DescribedOperations()
     inputs = [tf.constant(5.0), tf.constant(value=True)]
     switch = operations.add("Switch", "switch", inputs, T=tf.float32)
     taken = operations.add("Identity", "taken", [f"{switch}:1"], T=tf.float32)
-    with v1.Session() as session:
-        assert session.run(operations.make([f"{taken}:0"])) == [5.0]
+    assert evaluate(operations.make([f"{taken}:0"])) == [5.0]
 
 
 def test_scopes_apply(graph):

@@ -44,11 +44,10 @@ def test_known_losses(losses, graph, name, from_logits, activation, kind, coeffi
         assert session.run(found.weights) == 1.0
 
 
-def test_weights_of_examples_are_a_column(losses, graph):
+def test_weights_of_examples_are_a_column(losses, graph, evaluate):
     weighted = term(losses.MeanSquaredError(), tf.constant(LOGITS), tf.constant([1, 2]))
     (found,) = curvature_losses([weighted])
-    with v1.Session() as session:
-        np.testing.assert_array_equal(session.run(found.weights), [[1.0], [2.0]])
+    np.testing.assert_array_equal(evaluate(found.weights), [[1.0], [2.0]])
 
 
 def test_unknown_losses_make_none(losses, graph):

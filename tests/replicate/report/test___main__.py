@@ -1,14 +1,10 @@
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from replicate.report import __main__ as program
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def needs_the_libraries():
@@ -105,16 +101,9 @@ def test_a_missing_library_gives_one_line_with_the_pip_command(
     assert capsys.readouterr().err == f"replicate.report: {told}\n"
 
 
-def test_help_imports_neither_the_libraries_nor_tensorflow():
+def test_help_imports_neither_the_libraries_nor_tensorflow(run_command):
     code = "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'matplotlib']));"
     code += "from replicate.report.__main__ import main; sys.exit(main(['--help']))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_command("-c", code)
+    assert done.stderr == ""
     assert done.stdout.startswith("python -m replicate.report DIR writes")

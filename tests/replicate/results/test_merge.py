@@ -22,17 +22,12 @@ def merge(mode, specs, metric_variables=NO_METRICS):
     return merge_specs(mode, specs, metric_variables, "/device:CPU:3")
 
 
-def evaluate(tensors):
-    with v1.Session() as session:
-        return session.run(tensors)
-
-
 def test_one_spec_is_returned_as_it_is(graph):
     spec = EstimatorSpec(ModeKeys.TRAIN, loss=tf.constant(1.0), train_op=tf.no_op())
     assert merge_specs(ModeKeys.TRAIN, [spec], [[]], "/cpu:0") is spec
 
 
-def test_train_follows_the_last_tower_with_the_sum_of_losses(graph):
+def test_train_follows_the_last_tower_with_the_sum_of_losses(graph, evaluate):
     hooks = [v1.train.SessionRunHook(), v1.train.SessionRunHook()]
     specs = [
         EstimatorSpec(
@@ -74,7 +69,7 @@ def test_eval_follows_the_first_tower_with_merged_metrics(graph):
         assert session.run(value) == 4.0
 
 
-def test_keys_of_predictions_need_not_be_names_of_operations(graph):
+def test_keys_of_predictions_need_not_be_names_of_operations(graph, evaluate):
     outputs = {"serving_default": PredictOutput(tf.zeros([1]))}
     keys = [0, ("a", 1), "two words", "_x"]
     specs = [
@@ -88,7 +83,7 @@ def test_keys_of_predictions_need_not_be_names_of_operations(graph):
     assert all(value.tolist() == [0, 1] for value in merged.values())
 
 
-def test_predictions_are_concatenated_by_key(graph):
+def test_predictions_are_concatenated_by_key(graph, evaluate):
     specs = [
         EstimatorSpec(
             ModeKeys.PREDICT, predictions={"p": tf.constant(part), "q": tf.constant(part)}
@@ -103,7 +98,7 @@ def test_predictions_are_concatenated_by_key(graph):
     np.testing.assert_array_equal(evaluate(merged.predictions["q"]), [[1], [2], [3]])
 
 
-def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph):
+def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate):
     def exports(part):
         names = tf.as_string(part)
         return {
@@ -123,7 +118,7 @@ def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph):
     assert evaluate(classify.scores).shape == evaluate(classify.classes).shape == (3, 1)
 
 
-def test_bare_prediction_is_concatenated(graph):
+def test_bare_prediction_is_concatenated(graph, evaluate):
     specs = [EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([n])) for n in (1, 2)]
     np.testing.assert_array_equal(evaluate(merge(ModeKeys.PREDICT, specs).predictions), [1, 2])
 
@@ -138,7 +133,7 @@ def merged_exports(first, second):
     return merge(ModeKeys.PREDICT, specs).export_outputs
 
 
-def test_export_outputs_keep_their_kind_and_are_concatenated(graph):
+def test_export_outputs_keep_their_kind_and_are_concatenated(graph, evaluate):
     def export(n):
         return {
             "serving_default": PredictOutput({"x": tf.constant([n])}),
@@ -158,7 +153,7 @@ def test_export_outputs_keep_their_kind_and_are_concatenated(graph):
     np.testing.assert_array_equal(evaluate(merged["scalar"].classes), [b"1", b"2"])
 
 
-def test_export_output_of_one_tower_only_is_kept(graph):
+def test_export_output_of_one_tower_only_is_kept(graph, evaluate):
     both = {"serving_default": PredictOutput(tf.constant([0]))}
     merged = merged_exports({**both, "a": RegressionOutput(tf.constant([1.0]))}, both)
     np.testing.assert_array_equal(evaluate(merged["a"].value), [1.0])

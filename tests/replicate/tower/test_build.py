@@ -42,13 +42,12 @@ def test_names_devices_and_variables_of_towers(graph):
     assert [variable.device for variable in v1.global_variables()] == ["/device:CPU:0"]
 
 
-def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
+def test_scaled_loss_is_the_part_of_the_whole_batch(graph, evaluate):
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, 0.25):
         scaled = scopes.build.part_of_loss(tf.constant(8.0))
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
-    with v1.Session() as session:
-        assert session.run(scaled) == 2.0
+    assert evaluate(scaled) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -61,23 +60,21 @@ def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
         assert scopes.build.part_of_loss(loss) is loss
 
 
-def test_empty_shard_has_no_part_in_the_loss(graph):
+def test_empty_shard_has_no_part_in_the_loss(graph, evaluate):
     """The mean over no rows is NaN."""
     none = tf.constant(0.0, tf.float64)
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, none):
         part = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
-    with v1.Session() as session:
-        assert session.run(part) == 0.0
+    assert evaluate(part) == 0.0
 
 
-def test_part_of_the_loss_is_told_to_a_tower_only(graph):
+def test_part_of_the_loss_is_told_to_a_tower_only(graph, evaluate):
     with tower_scopes(SETTINGS) as scopes:
         with scopes.tower(0, 0.25):
             [part] = v1.get_collection(towers.PART_OF_LOSS)
             loss = part(tf.constant(8.0))
         assert not v1.get_collection(towers.PART_OF_LOSS)
-    with v1.Session() as session:
-        assert session.run(loss) == 2.0
+    assert evaluate(loss) == 2.0
 
 
 def test_outside_towers_leaves_names_device_and_sharing(graph):

@@ -18,11 +18,6 @@ def slices(values):
     return tf.IndexedSlices(values, tf.range(tf.shape(values)[0]), tf.constant([4]))
 
 
-def evaluate(tensor):
-    with v1.Session() as session:
-        return session.run(tensor)
-
-
 def test_arrays_numbers_and_variables_become_tensors(weights):
     given = [np.ones([2]), [1, 2], weights[0], None]
     found = as_gradients([(gradient, weights[0]) for gradient in given])
@@ -34,7 +29,7 @@ def test_arrays_numbers_and_variables_become_tensors(weights):
     ]
 
 
-def test_share_of_all_towers_multiplies_the_sums_only(weights):
+def test_share_of_all_towers_multiplies_the_sums_only(weights, evaluate):
     share = GradientShare(0.25)
     pairs = [(tf.constant([8.0]), weights[0]), (slices(tf.constant([4.0])), weights[1])]
     assert [gradient for gradient, _ in share.in_tower(pairs)] == [pair[0] for pair in pairs]
@@ -42,7 +37,7 @@ def test_share_of_all_towers_multiplies_the_sums_only(weights):
     assert evaluate([dense, sparse.values]) == [[2.0], [1.0]]
 
 
-def test_share_of_one_tower_multiplies_its_gradients_only(weights):
+def test_share_of_one_tower_multiplies_its_gradients_only(weights, evaluate):
     share = GradientShare(tf.constant(0.25, tf.float64))
     sparse = slices(tf.constant([4.0]))
     pairs = [(tf.constant([8.0]), weights[0]), (sparse, weights[1]), (None, weights[1])]
@@ -54,14 +49,14 @@ def test_share_of_one_tower_multiplies_its_gradients_only(weights):
     assert [pair[0] for pair in share.of_sums(sums)] == [pair[0] for pair in sums]
 
 
-def test_empty_shard_has_share_zero_of_what_is_not_a_number(weights):
+def test_empty_shard_has_share_zero_of_what_is_not_a_number(weights, evaluate):
     share = GradientShare(tf.constant(0.0, tf.float64))
     nan = tf.constant([np.nan])
     [(dense, _), (sparse, _)] = share.in_tower([(nan, weights[0]), (slices(nan), weights[1])])
     assert evaluate([dense, sparse.values]) == [[0.0], [0.0]]
 
 
-def test_sums_of_float16_do_not_overflow_where_the_mean_does_not(weights):
+def test_sums_of_float16_do_not_overflow_where_the_mean_does_not(weights, evaluate):
     share = GradientShare(0.5)
     large = tf.constant([40000.0], tf.float16)
     towers = [share.in_tower([(large, weights[0])]) for _ in range(2)]

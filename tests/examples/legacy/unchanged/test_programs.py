@@ -1,9 +1,6 @@
 """Programs of 2017 to 2019 run without a changed line, on one tower and on two."""
 
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,49 +19,36 @@ PROGRAMS = {
 }
 
 
-def run(name, folder, *start):
-    """Runs a program as `python START`; returns what it printed and its standard error."""
+def flags_of(name, folder):
+    """The flags of a short run of a program; the test is skipped where a package is missing."""
     steps, directory, needed, _ = PROGRAMS[name]
     for package in (*needed, "sklearn"):
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    done = subprocess.run(
-        [
-            *(sys.executable, *start, f"{directory}={folder}/model"),
-            *(f"{flag}={STEPS}" for flag in steps),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
+    return [f"{directory}={folder}/model", *(f"{flag}={STEPS}" for flag in steps)]
 
 
 @pytest.mark.timeout(220)
 @pytest.mark.parametrize("towers", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_learns(name, towers, tmp_path):
-    runner = ("-m", "replicate.compat", f"--num_towers={towers}")
-    printed, log = run(name, tmp_path, *runner, FOLDER / f"{name}.py")
-    assert accuracy_of(printed) >= PROGRAMS[name][-1]
+def test_program_learns(run_tensorflow1, name, towers, tmp_path):
+    program = (f"--num_towers={towers}", FOLDER / f"{name}.py", *flags_of(name, tmp_path))
+    done = run_tensorflow1(ROOT, *program, timeout=200)
+    assert accuracy_of(done.out) >= PROGRAMS[name][-1]
     devices = ", ".join(["/device:CPU:0"] * towers)
-    assert f"mode 'train'. Towers: {devices}. Variables: /device:CPU:0." in log
+    assert f"mode 'train'. Towers: {devices}. Variables: /device:CPU:0." in done.err
 
 
 @pytest.mark.timeout(220)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_migrated_program_learns(name, tmp_path):
+def test_migrated_program_learns(run_command, name, tmp_path):
     migrated = tmp_path / f"{name}.py"
     migrated.write_text((FOLDER / migrated.name).read_text())
     assert migrate(["--write", str(migrated)]) == 0
     assert migrated.read_text() != (FOLDER / migrated.name).read_text()
-    printed, _ = run(name, tmp_path, migrated)
-    assert accuracy_of(printed) >= PROGRAMS[name][-1]
+    done = run_command(migrated, *flags_of(name, tmp_path), timeout=200)
+    assert accuracy_of(done.stdout) >= PROGRAMS[name][-1]
 
 
 def accuracy_of(printed):

@@ -30,14 +30,13 @@ def test_image_size_defaults_to_that_of_the_network():
     assert pose(model_name="cifarnet").image_size == 32
 
 
-def test_batches(graph):
+def test_batches(graph, evaluate):
     posed = pose(is_training=False, dataset_split_name="test")
     images, labels = v1.data.make_one_shot_iterator(
         posed.batches(Reading(training=False), 8)
     ).get_next()
     assert images.shape.as_list() == [None, 28, 28, 1]
-    with v1.Session() as session:
-        found = session.run([images, labels])
+    found = evaluate([images, labels])
     assert found[0].shape == (8, 28, 28, 1)
     assert len(set(found[1])) > 3
 

@@ -27,16 +27,14 @@ def tags(folder):
     return found
 
 
-def test_tags_of_one_clone_with_two_heads(graph, fake_network, batch, training_settings):
+def test_tags_of_one_clone_with_two_heads(graph, fake_network, batch, training_settings, evaluate):
     settings = training_settings(1)
     network = dataclasses.replace(settings.network, model_name="two_heads")
     [clone] = clones.create(network, settings.deployment, *map(tf.constant, batch), True)
     variables = v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)
     loss = tf.constant(1.5, name="total_loss")
     add_summaries(clone, variables, tf.constant(0.5), loss)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
     values = {value.tag: value for value in summary.value}
     assert values["total_loss"].simple_value == 1.5
     assert {tag for tag in values if tag.startswith("losses/")} == {
@@ -78,12 +76,11 @@ def test_nothing_is_written_for_0_seconds(graph, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_gradient_norm_of_sparse_gradients(graph):
+def test_gradient_norm_of_sparse_gradients(graph, evaluate):
     variable = v1.get_variable("embedding", [4, 2])
     sparse = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([1]), tf.constant([4, 2]))
     add_gradient_summaries([(sparse, variable)])
-    with v1.Session() as session:
-        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
     values = {value.tag: value for value in summary.value}
     assert values["gradients/embedding_norm"].simple_value == pytest.approx(np.hypot(3, 4))
     assert values["gradients/embedding"].histo.num == 2

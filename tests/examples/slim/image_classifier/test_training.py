@@ -125,13 +125,12 @@ def deployment(count):
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 8])
 @pytest.mark.parametrize("is_static", [True, False])
-def test_shares_form_the_batch_and_differ_by_one_row_at_most(graph, rows, is_static):
+def test_shares_form_the_batch_and_differ_by_one_row_at_most(graph, rows, is_static, evaluate):
     images = tf.constant(np.arange(rows * 2).reshape(rows, 2))
     if not is_static:
         images = v1.placeholder_with_default(images, [None, 2])
     labels = tf.range(tf.shape(images)[0])
-    with v1.Session() as session:
-        found = session.run(clones.split(images, labels, 3))
+    found = evaluate(clones.split(images, labels, 3))
     sizes = [len(labels) for _, labels in found]
     assert max(sizes) - min(sizes) <= 1
     assert np.concatenate([labels for _, labels in found]).tolist() == list(range(rows))
@@ -145,14 +144,12 @@ def test_static_shapes_stay(graph):
     assert [images.shape[0] for images, _ in shares] == [3, 4]
 
 
-def test_heads_have_weighted_losses_in_training(graph, fake_network, batch):
+def test_heads_have_weighted_losses_in_training(graph, fake_network, batch, evaluate):
     made = clones.create(NETWORK, deployment(2), *map(tf.constant, batch), is_training=True)
     assert [clone.outputs.logits.shape[0] for clone in made] == [3, 4]
     losses = v1.get_collection(v1.GraphKeys.LOSSES, made[1].scope)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        # The weights are zero: each class has the same probability.
-        np.testing.assert_allclose(session.run(losses), [np.log(6), 0.4 * np.log(6)], rtol=1e-6)
+    # The weights are zero: each class has the same probability.
+    np.testing.assert_allclose(evaluate(losses), [np.log(6), 0.4 * np.log(6)], rtol=1e-6)
     assert len(v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)) == 1
     assert list(clones.weighted_logits(made[0].outputs)) == ["logits", "aux_logits"]
 

@@ -151,13 +151,11 @@ def every_layer(images, weight_decay):
     return layers.logits("logits", networks.global_pool(hidden), 2)
 
 
-def test_weight_decay_is_half_the_square_of_weights_only(graph):
+def test_weight_decay_is_half_the_square_of_weights_only(graph, evaluate):
     every_layer(tf.constant(noise(2, 4, 4, 3)), weight_decay=0.5)
     decayed = [variable(f"{name}/weights") for name in ("conv", "conv_bn", "logits")]
     losses = v1.get_collection(Keys.REGULARIZATION_LOSSES)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        values, weights = session.run([losses, decayed])
+    values, weights = evaluate([losses, decayed])
     np.testing.assert_allclose(values, [0.25 * np.sum(w**2) for w in weights], rtol=1e-5)
 
 

@@ -64,15 +64,14 @@ def test_shapes_and_parameters_for_cifar(build):
     assert network.parameters == convolutions + dense == 1_756_426
 
 
-def test_normalization_matches_tensorflow_and_has_a_second_derivative(graph):
+def test_normalization_matches_tensorflow_and_has_a_second_derivative(graph, evaluate):
     values = np.random.RandomState(0).randn(2, 3, 3, 7).astype(np.float32) * 30
     inputs = tf.constant(values)
     ours = cifarnet.local_response_normalization(inputs)
     theirs = tf.nn.lrn(inputs, depth_radius=2, bias=2.0, alpha=1e-4, beta=0.75)
     (first,) = tf.gradients(ours, inputs)
     (second,) = tf.gradients(first, inputs)
-    with v1.Session() as session:
-        results = session.run([ours, theirs, first, tf.gradients(theirs, inputs)[0], second])
+    results = evaluate([ours, theirs, first, tf.gradients(theirs, inputs)[0], second])
     np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
     np.testing.assert_allclose(results[2], results[3], rtol=1e-4, atol=1e-5)
     assert np.abs(results[4]).max() > 0

@@ -70,20 +70,18 @@ def test_training_needs_a_seed(graph, name):
         preprocess(tf.zeros([8, 8, 3]), 8, 8)
 
 
-def test_as_float_keeps_values_and_channels(graph):
+def test_as_float_keeps_values_and_channels(graph, evaluate):
     image = np.random.RandomState(0).randint(0, 256, (4, 5, 3)).astype(np.uint8)
-    with v1.Session() as session:
-        value = session.run(pixels.as_float(tf.constant(image), use_grayscale=False))
+    value = evaluate(pixels.as_float(tf.constant(image), use_grayscale=False))
     assert value.dtype == np.float32
     np.testing.assert_array_equal(value, image)
 
 
-def test_as_float_makes_gray_of_colours(graph):
+def test_as_float_makes_gray_of_colours(graph, evaluate):
     image = np.random.RandomState(0).randint(0, 256, (4, 5, 3)).astype(np.uint8)
     gray = pixels.as_float(tf.constant(image), use_grayscale=True)
     again = pixels.as_float(gray, use_grayscale=True)
-    with v1.Session() as session:
-        values = session.run([gray, again, tf.image.rgb_to_grayscale(tf.cast(image, tf.float32))])
+    values = evaluate([gray, again, tf.image.rgb_to_grayscale(tf.cast(image, tf.float32))])
     np.testing.assert_allclose(values[0][..., 0], image @ [0.299, 0.587, 0.114], rtol=1e-5)
     np.testing.assert_array_equal(values[1], values[0])
     np.testing.assert_allclose(values[2], values[0], rtol=1e-3)
@@ -95,11 +93,10 @@ def test_non_image_is_refused(graph, shape):
         pixels.as_float(v1.placeholder(tf.uint8, shape), use_grayscale=False)
 
 
-def test_seeds_differ_and_depend_on_the_seed(graph):
-    with v1.Session() as session:
-        one, same, other = session.run(
-            [pixels.seeds(tf.constant([1, number], tf.int64), 3) for number in (2, 2, 3)]
-        )
+def test_seeds_differ_and_depend_on_the_seed(graph, evaluate):
+    one, same, other = evaluate(
+        [pixels.seeds(tf.constant([1, number], tf.int64), 3) for number in (2, 2, 3)]
+    )
     np.testing.assert_array_equal(one, same)
     assert len({tuple(seed) for seed in (*one, *other)}) == 6
 
@@ -109,11 +106,10 @@ def test_no_seed_is_refused():
         pixels.seeds(None, 3)
 
 
-def test_resized_to_the_same_size_changes_nothing(graph):
+def test_resized_to_the_same_size_changes_nothing(graph, evaluate):
     image = np.random.RandomState(0).randn(6, 7, 3).astype(np.float32)
-    with v1.Session() as session:
-        same, half = session.run(
-            [pixels.resized(tf.constant(image), 6, 7), pixels.resized(tf.ones([6, 7, 3]), 3, 4)]
-        )
+    same, half = evaluate(
+        [pixels.resized(tf.constant(image), 6, 7), pixels.resized(tf.ones([6, 7, 3]), 3, 4)]
+    )
     np.testing.assert_allclose(same, image, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(half, np.ones([3, 4, 3]), rtol=1e-5)

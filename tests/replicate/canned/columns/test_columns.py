@@ -35,7 +35,7 @@ def test_dense_value_is_a_row_per_example(graph):
     assert value.layers == []
 
 
-def test_column_with_max_norm_is_looked_up_by_tensorflow(graph):
+def test_column_with_max_norm_is_looked_up_by_tensorflow(graph, evaluate):
     column = fc.embedding_column(
         IDS, 1, initializer=v1.constant_initializer([[3.0], [0.5], [-2.0]]), max_norm=1.0
     )
@@ -43,16 +43,12 @@ def test_column_with_max_norm_is_looked_up_by_tensorflow(graph):
     tensors.create_variables(column)
     value = tensors.dense(column)
     assert value.layers == []
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_allclose(session.run(value.values), [[1], [0.5], [-1]])
+    np.testing.assert_allclose(evaluate(value.values), [[1], [0.5], [-1]])
 
 
-def test_weights_start_at_zero(graph):
+def test_weights_start_at_zero(graph, evaluate):
     weights = ColumnTensors({"id": [1]}).create_weights(IDS, 3, 2)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_array_equal(session.run(weights), np.zeros([3, 2]))
+    np.testing.assert_array_equal(evaluate(weights), np.zeros([3, 2]))
 
 
 def test_missing_ids_name_the_column(graph):
@@ -102,12 +98,10 @@ def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
             np.testing.assert_allclose(gradient, [[4, 5], [6, 8], [0, 0]])
 
 
-def test_ids_of_a_sequence_are_combined(graph):
+def test_ids_of_a_sequence_are_combined(graph, evaluate):
     ids = tf.SparseTensor([[0, 0, 0], [0, 1, 0]], tf.constant([0, 2], tf.int64), [2, 2, 1])
     rows = look_up(tf.Variable(TABLE), pair(ids), "sum")
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_allclose(session.run(rows.values), [[6, 8], [0, 0]])
+    np.testing.assert_allclose(evaluate(rows.values), [[6, 8], [0, 0]])
 
 
 def test_variable_is_that_of_the_scope_and_found_again(graph):
@@ -157,11 +151,10 @@ class Doubling:
     ],
     ids=["list", "array", "vector", "matrix", "sparse vector", "sparse value", "ragged"],
 )
-def test_feature_has_an_axis_besides_the_batch(graph, value, expected):
+def test_feature_has_an_axis_besides_the_batch(graph, value, expected, evaluate):
     found = ColumnCache({"x": value() if callable(value) else value}).get("x", None)
     dense = tf.sparse.to_dense(found) if isinstance(found, tf.SparseTensor) else found
-    with v1.Session() as session:
-        np.testing.assert_array_equal(session.run(dense), expected)
+    np.testing.assert_array_equal(evaluate(dense), expected)
 
 
 def test_column_is_computed_once(graph):
@@ -267,16 +260,14 @@ MAKERS = [fc.shared_embeddings, v1.feature_column.shared_embedding_columns]
         "dnn/input_layer/city_job_shared_embedding/embedding_weights",
     ],
 )
-def test_network_takes_a_table_of_any_name(make, name, checkpoint, graph):
+def test_network_takes_a_table_of_any_name(make, name, checkpoint, graph, evaluate):
     with v1.variable_scope("dnn"):
         layer = input_layer(FEATURES, columns(make))
     apply_warm_start(WarmStartSettings(checkpoint(name)))
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_array_equal(session.run(layer.values), [[1, 2, 3, 4], [3, 4, 3, 4]])
+    np.testing.assert_array_equal(evaluate(layer.values), [[1, 2, 3, 4], [3, 4, 3, 4]])
 
 
-def test_linear_model_takes_a_table_without_scope(checkpoint, graph):
+def test_linear_model_takes_a_table_without_scope(checkpoint, graph, evaluate):
     with v1.variable_scope("linear"):
         linear_model(FEATURES, columns(fc.shared_embeddings), 1, "sum")
     settings = WarmStartSettings(
@@ -284,9 +275,7 @@ def test_linear_model_takes_a_table_without_scope(checkpoint, graph):
     )
     apply_warm_start(settings)
     (table,) = v1.get_collection(v1.GraphKeys.GLOBAL_VARIABLES, "linear/city_job_shared_embedding")
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        np.testing.assert_array_equal(session.run(table), SHARED)
+    np.testing.assert_array_equal(evaluate(table), SHARED)
 
 
 @pytest.mark.parametrize(("make", "parts"), zip(MAKERS, [2, None], strict=True))

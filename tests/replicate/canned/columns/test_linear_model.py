@@ -95,7 +95,7 @@ def test_weighted_crossed_embedded_and_sequence_columns(graph):
     )
 
 
-def test_shared_columns_of_v1_are_computed_by_v1(graph):
+def test_shared_columns_of_v1_are_computed_by_v1(graph, evaluate):
     columns = v1.feature_column.shared_embedding_columns([word(), word("other")], 2)
     model = built({"word": ["a"], "other": ["b"]}, columns)
     names = sorted(each.op.name for each in v1.global_variables())
@@ -103,9 +103,7 @@ def test_shared_columns_of_v1_are_computed_by_v1(graph):
     assert model.bias.op.name == names[0]
     assert len(names) == 4
     assert model.layers == []
-    with v1.Session() as session:
-        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
-        np.testing.assert_allclose(session.run(model.logits), [[0]])
+    np.testing.assert_allclose(evaluate(model.logits), [[0]])
 
 
 def test_partitioned_weights_give_the_same_logits(graph):

@@ -286,7 +286,7 @@ def test_loss_fn_that_reduces_fails_in_a_graph(graph):
         session.run(losses)
 
 
-def test_regularization_is_added_once_to_losses_that_are_summed(graph):
+def test_regularization_is_added_once_to_losses_that_are_summed(graph, evaluate):
     plan = device_plan(["/cpu:0", "/cpu:1"])
     for averages_loss, expected in ((True, [3.5, 3.5]), (False, [3.5, 0])):
         totals = []
@@ -294,5 +294,4 @@ def test_regularization_is_added_once_to_losses_that_are_summed(graph):
             for index in range(2):
                 with scopes.tower(index, 0.5):
                     totals.append(total_regularization([tf.constant(1.0), tf.constant(2.5)]))
-        with v1.Session() as session:
-            assert session.run(totals) == expected
+        assert evaluate(totals) == expected

@@ -69,30 +69,23 @@ def test_tensor_of_a_graph_is_refused(graph):
         settings_of(initial_clusters=tf.constant([[1.0]]))
 
 
-def evaluated(tensor):
-    with v1.Session() as session:
-        return session.run(tensor)
-
-
-def test_matrix_of_any_numbers_becomes_float32(graph):
+def test_matrix_of_any_numbers_becomes_float32(graph, evaluate):
     points = points_of(tf.constant([[1, 2], [3, 4]]))
     assert points.dtype == tf.float32
-    np.testing.assert_array_equal(evaluated(points), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(evaluate(points), [[1, 2], [3, 4]])
 
 
-def test_dict_is_put_side_by_side_in_the_order_of_its_keys(graph):
+def test_dict_is_put_side_by_side_in_the_order_of_its_keys(graph, evaluate):
     features = {"b": tf.constant([[1.0, 2.0]]), "a": tf.constant([3.0], tf.float64)}
-    np.testing.assert_array_equal(evaluated(points_of(features)), [[3, 1, 2]])
+    np.testing.assert_array_equal(evaluate(points_of(features)), [[3, 1, 2]])
 
 
-def test_feature_columns_choose_and_convert(graph):
+def test_feature_columns_choose_and_convert(graph, evaluate):
     city = tf.feature_column.categorical_column_with_vocabulary_list("city", ["x", "y"])
     columns = [tf.feature_column.numeric_column("a"), tf.feature_column.indicator_column(city)]
     features = {"a": tf.constant([3.0]), "b": tf.constant([9.0]), "city": tf.constant(["y"])}
     points = points_of(features, columns)
-    with v1.Session() as session:
-        session.run(v1.tables_initializer())
-        np.testing.assert_array_equal(session.run(points), [[3, 0, 1]])
+    np.testing.assert_array_equal(evaluate(points), [[3, 0, 1]])
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,9 @@ def centers_after_each_step(changes):
     return got
 
 
-def test_sums_and_numbers_of_points(graph):
+def test_sums_and_numbers_of_points(graph, evaluate):
     sums = cluster_sums(tf.constant(BATCHES[0]), tf.constant(INDICES), 3)
-    with v1.Session() as session:
-        np.testing.assert_allclose(session.run(sums), sums_of(BATCHES[0]), rtol=1e-6)
+    np.testing.assert_allclose(evaluate(sums), sums_of(BATCHES[0]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])

@@ -1,19 +1,13 @@
 """Packages of tf.contrib as attributes of one module, as migrated programs use them."""
 
-import subprocess
-import sys
-
 import pytest
 
 from replicate.compat import contrib
 
 
-def test_a_package_is_imported_when_it_is_asked_for():
+def test_a_package_is_imported_when_it_is_asked_for(run_command):
     code = "from replicate.compat import contrib; print(contrib.distribute.DistributeConfig())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
-    )
-    assert done.stdout.startswith("DistributeConfig(train_distribute=None")
+    assert run_command("-c", code).stdout.startswith("DistributeConfig(train_distribute=None")
 
 
 @pytest.mark.parametrize("name", ["nothing", "_private"])

@@ -37,15 +37,14 @@ def decode(serialized, keys, handlers, items=None):
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "unknown", "raw"])
-def test_pictures_are_decoded(kind):
+def test_pictures_are_decoded(kind, evaluate):
     encoders = {
         "png": tf.io.encode_png,
         "jpeg": lambda picture: tf.io.encode_jpeg(picture, quality=100),
         "unknown": tf.io.encode_png,
         "raw": lambda picture: tf.constant(picture.tobytes()),
     }
-    with v1.Session() as session:
-        encoded = session.run(encoders[kind](PICTURE))
+    encoded = evaluate(encoders[kind](PICTURE))
     keys = {
         "image/encoded": v1.FixedLenFeature((), tf.string, default_value=""),
         "image/format": v1.FixedLenFeature((), tf.string, default_value="jpeg"),
@@ -55,14 +54,12 @@ def test_pictures_are_decoded(kind):
     (image,) = decode(serialized, keys, {"image": handler}, ["image"])
     assert image.shape == [2, 3, 3]
     assert image.dtype == tf.uint8
-    with v1.Session() as session:
-        found = session.run(image)
+    found = evaluate(image)
     np.testing.assert_allclose(found, PICTURE, atol=40 if kind == "jpeg" else 0)
 
 
-def test_several_pictures_and_gray_ones_are_decoded():
-    with v1.Session() as session:
-        encoded = session.run(tf.io.encode_png(PICTURE))
+def test_several_pictures_and_gray_ones_are_decoded(evaluate):
+    encoded = evaluate(tf.io.encode_png(PICTURE))
     keys = {
         "several": v1.FixedLenFeature([2], tf.string),
         "image/format": v1.FixedLenFeature((), tf.string, default_value="png"),
@@ -71,11 +68,10 @@ def test_several_pictures_and_gray_ones_are_decoded():
     made.features.feature["several"].bytes_list.value.extend([encoded, encoded])
     handler = slim.tfexample_decoder.Image("several", channels=1, repeated=True)
     (images,) = decode(made.SerializeToString(), keys, {"i": handler})
-    with v1.Session() as session:
-        assert session.run(images).shape == (2, 2, 3, 1)
+    assert evaluate(images).shape == (2, 2, 3, 1)
 
 
-def test_items_are_handled():
+def test_items_are_handled(evaluate):
     keys = {
         "label": v1.FixedLenFeature([1], tf.int64),
         "some": v1.VarLenFeature(tf.int64),
@@ -92,8 +88,7 @@ def test_items_are_handled():
     serialized = example(label=[3], some=[4, 5], box__a=0.1, box__b=0.2, box__c=0.3, box__d=0.4)
     names = ["label", "some", "box", "twice"]
     label, some, box, twice = decode(serialized, keys, handlers, names)
-    with v1.Session() as session:
-        found = session.run([label, some, box, twice])
+    found = evaluate([label, some, box, twice])
     assert (found[0], found[1].tolist(), found[3].tolist()) == (3, [4, 5], [6])
     np.testing.assert_allclose(found[2], [[0.1, 0.2, 0.3, 0.4]])
 

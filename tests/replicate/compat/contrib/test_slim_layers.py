@@ -16,12 +16,6 @@ ROWS = RANDOM.normal(size=[5, 3]).astype("f4")
 ONES = v1.ones_initializer()
 
 
-def value(tensor):
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return session.run(tensor)
-
-
 def windows(images, size, stride):
     places = range(0, images.shape[1] - size + 1, stride)
     return np.array(
@@ -155,9 +149,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_layer_agrees_with_numpy(name):
+def test_layer_agrees_with_numpy(name, evaluate):
     make, expected = CASES[name]
-    np.testing.assert_allclose(value(make()), expected, atol=2e-5)
+    np.testing.assert_allclose(evaluate(make()), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +167,8 @@ def test_layer_agrees_with_numpy(name):
         ),
     ],
 )
-def test_initializers_have_their_deviations(initializer, limit, deviation):
-    drawn = value(v1.get_variable("w", [200, 300], initializer=initializer()))
+def test_initializers_have_their_deviations(initializer, limit, deviation, evaluate):
+    drawn = evaluate(v1.get_variable("w", [200, 300], initializer=initializer()))
     assert drawn.std() == pytest.approx(deviation, rel=0.03)
     if limit:
         assert abs(drawn).max() == pytest.approx(limit, rel=0.01)

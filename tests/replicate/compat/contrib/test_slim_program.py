@@ -1,12 +1,5 @@
 """A program of 2017 in the style of slim's classifiers: it reads pictures, trains and evaluates."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).parents[4]
-
 PROGRAM = '''
 """Classifies pictures by their colour."""
 from __future__ import absolute_import
@@ -187,24 +180,14 @@ if __name__ == '__main__':
 '''
 
 
-def test_program_trains_and_evaluates(tmp_path):
+def test_program_trains_and_evaluates(run_tensorflow1, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "replicate.compat", "program.py", f"--train_dir={tmp_path}"],
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    ended = run_tensorflow1(tmp_path, "program.py", f"--train_dir={tmp_path}")
     names = [
         f"Net/conv1/conv1_1/BatchNorm/{name}"
         for name in ("beta", "gamma", "moving_mean", "moving_variance")
     ]
-    assert f"loss True {[*names, 'Net/conv1/conv1_1/weights']}" in ended.stdout
-    assert "once [1.0, 0.0]" in ended.stdout
-    assert "loop [1.0, 0.0]" in ended.stdout
-    assert "global step 20: loss =" in ended.stderr
+    assert f"loss True {[*names, 'Net/conv1/conv1_1/weights']}" in ended.out
+    assert "once [1.0, 0.0]" in ended.out
+    assert "loop [1.0, 0.0]" in ended.out
+    assert "global step 20: loss =" in ended.err

@@ -33,21 +33,17 @@ def found(old):
     return getattr(old_module(package, "replicate.v1"), name)
 
 
-@pytest.mark.parametrize(
-    "old",
-    [
-        row.old.removesuffix(".*")
-        for row in TABLE.values()
-        if row.new is not None and not row.new.startswith(OPTIONAL)
-    ],
-)
-def test_row_with_a_replacement_leads_to_it(old):
-    assert not is_absent(found(old))
+def test_rows_with_a_replacement_lead_to_it():
+    replaced = [row for row in TABLE.values() if row.new and not row.new.startswith(OPTIONAL)]
+    names = [row.old.removesuffix(".*") for row in replaced]
+    assert len(names) > 300
+    assert [old for old in names if is_absent(found(old))] == []
 
 
-@pytest.mark.parametrize("old", [row.old for row in TABLE.values() if row.new is None])
-def test_row_without_a_replacement_has_advice(old):
-    assert TABLE[old].difference.endswith(".")
+def test_rows_without_a_replacement_have_advice():
+    lost = [row for row in TABLE.values() if row.new is None]
+    assert lost
+    assert [row.old for row in lost if not row.difference.endswith(".")] == []
 
 
 def test_every_public_name_that_tf_estimator_had_is_in_the_table():

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -59,21 +61,22 @@ def flip(path):
 DATA, INDEX = "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index"
 
 
-@pytest.mark.parametrize(
-    ("damage", "name"),
-    [
-        (flip, DATA),
-        (lambda path: truncate(path, 7), DATA),
-        (lambda path: truncate(path, 0), DATA),
-        (lambda path: truncate(path, 20), INDEX),
-        (lambda path: truncate(path, 0), INDEX),
-    ],
-    ids=["bit", "short data", "empty data", "short index", "empty index"],
-)
-def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name):
+DAMAGE = {
+    "bit": (flip, DATA, f"damaged file .*{DATA}"),
+    "short data": (lambda path: truncate(path, 7), DATA, f"damaged file .*{DATA}"),
+    "empty data": (lambda path: truncate(path, 0), DATA, f"damaged file .*{DATA}"),
+    "no data": (Path.unlink, DATA, r"model.ckpt-10.data-\*, which does not exist"),
+    "short index": (lambda path: truncate(path, 20), INDEX, f"damaged file .*{INDEX}"),
+    "empty index": (lambda path: truncate(path, 0), INDEX, f"damaged file .*{INDEX}"),
+    "no index": (Path.unlink, INDEX, r"model.ckpt-10.index does not exist"),
+}
+
+
+@pytest.mark.parametrize(("damage", "name", "told"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name, told):
     damage(saved / name)
     before = contents(saved)
-    with pytest.raises(CheckpointError, match=f"damaged file .*{name}") as caught:
+    with pytest.raises(CheckpointError, match=told) as caught:
         restore(f"{saved}/model.ckpt-10")
     assert not isinstance(caught.value, tf.errors.OutOfRangeError)
     assert contents(saved) == before
@@ -105,43 +108,30 @@ def test_files_of_a_checkpoint(saved):
     assert checkpoint_files("/absent/model.ckpt-1") == []
 
 
-def test_missing_data_file_is_named(saved):
-    (saved / DATA).unlink()
-    with pytest.raises(CheckpointError, match=r"model.ckpt-10.data-\*, which does not exist"):
-        restore(f"{saved}/model.ckpt-10")
-
-
-def test_missing_index_file_is_named(saved):
-    (saved / INDEX).unlink()
-    with pytest.raises(CheckpointError, match=r"model.ckpt-10.index does not exist"):
-        restore(f"{saved}/model.ckpt-10")
-
-
 NEITHER = r"Build the model that was saved, or .* with warm_start_from=replicate\.WarmStartSettings"
 
 
-def test_other_shape_names_the_variable_and_both_shapes(saved):
-    told = (
-        r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. " + NEITHER
-    )
-    with pytest.raises(CheckpointError, match=told):
-        restore(f"{saved}/model.ckpt-10", shape=(3, 3))
-
-
-def test_missing_variables_are_named(saved):
-    told = r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, of which .* lacks none\. "
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            {"shape": (3, 3)},
+            r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. ",
+        ),
+        (
+            {"names": ("w", "b", "a")},
+            r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, .* lacks none\. ",
+        ),
+        (
+            {"names": [f"v{number}" for number in range(8)]},
+            r"lacks 8 of the 8 .*: v0, v1, v2, v3, v4 and 3 more\. It holds 1, .* lacks w\. ",
+        ),
+    ],
+    ids=["shape", "some", "many"],
+)
+def test_variables_of_another_model_are_named(saved, model, told):
     with pytest.raises(CheckpointError, match=told + NEITHER):
-        restore(f"{saved}/model.ckpt-10", names=("w", "b", "a"))
-
-
-def test_error_names_the_first_of_many_variables(saved):
-    names = [f"v{number}" for number in range(8)]
-    told = (
-        r"lacks 8 of the 8 variables of this model: v0, v1, v2, v3, v4 and 3 more\. "
-        r"It holds 1, of which this model lacks w\. "
-    )
-    with pytest.raises(CheckpointError, match=told):
-        restore(f"{saved}/model.ckpt-10", names=names)
+        restore(f"{saved}/model.ckpt-10", **model)
 
 
 def test_read_variable(saved):

@@ -10,12 +10,6 @@ v1 = tf.compat.v1
 pytestmark = pytest.mark.usefixtures("graph")
 
 
-def value(tensor):
-    with v1.Session() as session:
-        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
-        return session.run(tensor)
-
-
 FEATURES = {
     "n": [[0.5], [2.0]],
     "pair": [[1.0, 2.0], [3.0, 4.0]],
@@ -66,23 +60,23 @@ def vocabulary(tmp_path):
         ),
     ],
 )
-def test_columns_give_their_numbers(make, expected):
+def test_columns_give_their_numbers(make, expected, evaluate):
     inputs = layers.input_from_feature_columns(features(), [make()])
-    np.testing.assert_allclose(value(inputs), expected)
+    np.testing.assert_allclose(evaluate(inputs), expected)
 
 
-def test_vocabulary_files_have_buckets_or_a_default(tmp_path):
+def test_vocabulary_files_have_buckets_or_a_default(tmp_path, evaluate):
     path = vocabulary(tmp_path)
     known = layers.sparse_column_with_vocabulary_file("line", path, vocab_size=2)
     buckets = layers.sparse_column_with_vocabulary_file("line", path, 1, 2)
     one_hot = [layers.one_hot_column(column) for column in (known, buckets)]
     first = layers.input_from_feature_columns(features(), one_hot[:1])
-    np.testing.assert_array_equal(value(first), [[1, 0], [0, 0]])
+    np.testing.assert_array_equal(evaluate(first), [[1, 0], [0, 0]])
     second = layers.input_from_feature_columns(features(), one_hot[1:])
-    np.testing.assert_array_equal(value(second), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(evaluate(second), [[1, 0, 0], [0, 0, 1]])
 
 
-def test_embeddings_and_crosses_have_the_variables_of_tensorflow_1():
+def test_embeddings_and_crosses_have_the_variables_of_tensorflow_1(evaluate):
     hashed = layers.sparse_column_with_hash_bucket("word", 10)
     keys = layers.sparse_column_with_keys("line", ["a", "b"])
     crossed = layers.crossed_column([hashed, keys], 20)
@@ -100,7 +94,7 @@ def test_embeddings_and_crosses_have_the_variables_of_tensorflow_1():
         "input_from_feature_columns/shared/weights": [2, 4],
     }
     assert v1.get_collection(v1.GraphKeys.MODEL_VARIABLES) == v1.global_variables()
-    result = value(inputs)
+    result = evaluate(inputs)
     assert result.shape == (2, 10)
     np.testing.assert_array_equal(result[:, 9], [0.5, 2.0])  # Columns of numbers come last.
     assert (result == 2.0).sum() == 7
@@ -128,14 +122,14 @@ def test_weighted_sum_has_the_variables_of_tensorflow_1():
         np.testing.assert_allclose(session.run(outputs), [[6.5, 12], [23.5, 44]])
 
 
-def test_columns_are_parsed_and_inferred():
+def test_columns_are_parsed_and_inferred(evaluate):
     columns = [layers.real_valued_column("n"), layers.sparse_column_with_keys("word", ["x"])]
     example = tf.train.Example()
     example.features.feature["n"].float_list.value[:] = [3.0]
     example.features.feature["word"].bytes_list.value[:] = [b"x", b"y"]
     parsed = layers.parse_feature_columns_from_examples([example.SerializeToString()], columns)
     assert set(layers.create_feature_spec_for_parsing(columns)) == {"n", "word"}
-    result = value(parsed)
+    result = evaluate(parsed)
     np.testing.assert_array_equal(result["n"], [[3]])
     assert list(result["word"].values) == [b"x", b"y"]
     (inferred,) = layers.infer_real_valued_columns(tf.ones([2, 4]))

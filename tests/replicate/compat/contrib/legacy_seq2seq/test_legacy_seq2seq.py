@@ -47,16 +47,6 @@ def step(x, h, w, scope):
     return np.tanh(affine([x, h], w, scope))
 
 
-def run(build):
-    """Returns what a graph computes with random variables, and these by their names."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        values = build()
-        variables = v1.global_variables()
-        drawn = {each.op.name: DRAWS.normal(size=each.shape) for each in variables}
-        session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
-        return session.run(values), drawn
-
-
 def unrolled(xs, h, w, scope):
     outputs = []
     for x in xs:
@@ -78,24 +68,24 @@ LOSSES = WEIGHTS * (
 
 
 @pytest.mark.parametrize("averages", [True, False])
-def test_losses(averages):
+def test_losses(averages, run_drawn):
     arguments = (LOGITS, Y_IDS, WEIGHTS)
-    by_example, _ = run(
+    by_example, _ = run_drawn(
         lambda: seq2seq.sequence_loss_by_example(
             *lists(*arguments), average_across_timesteps=averages
         )
     )
     expected = LOSSES.sum(0) / (WEIGHTS.sum(0) if averages else 1)
     np.testing.assert_allclose(by_example, expected, rtol=1e-5)
-    total, _ = run(lambda: seq2seq.sequence_loss(*lists(*arguments), averages, averages))
+    total, _ = run_drawn(lambda: seq2seq.sequence_loss(*lists(*arguments), averages, averages))
     np.testing.assert_allclose(total, expected.mean() if averages else expected.sum(), rtol=1e-5)
 
 
-def test_loss_of_an_own_function():
+def test_loss_of_an_own_function(run_drawn):
     def function(labels, logits):
         return tf.cast(labels, tf.float32) + logits[:, 0]
 
-    found, _ = run(
+    found, _ = run_drawn(
         lambda: seq2seq.sequence_loss(
             *lists(LOGITS, Y_IDS, WEIGHTS), False, False, softmax_loss_function=function
         )
@@ -104,7 +94,7 @@ def test_loss_of_an_own_function():
 
 
 @pytest.mark.parametrize("loops", [True, False])
-def test_rnn_decoder(loops):
+def test_rnn_decoder(loops, run_drawn):
     def loop(previous, time):
         return tf.concat([previous, tf.fill([BATCH, 1], float(time))], 1)
 
@@ -113,7 +103,7 @@ def test_rnn_decoder(loops):
             *lists(X), tf.zeros([BATCH, UNITS]), Cell(), loop if loops else None
         )
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     assert sorted(w) == ["rnn_decoder/cell/bias", "rnn_decoder/cell/kernel"]
     h = ZEROS
     for time in range(3):
@@ -123,12 +113,12 @@ def test_rnn_decoder(loops):
     np.testing.assert_allclose(state, h, atol=1e-5)
 
 
-def test_basic_and_tied_models():
-    (outputs, _), w = run(lambda: seq2seq.basic_rnn_seq2seq(*lists(X, Y), Cell()))
+def test_basic_and_tied_models(run_drawn):
+    (outputs, _), w = run_drawn(lambda: seq2seq.basic_rnn_seq2seq(*lists(X, Y), Cell()))
     _, h = unrolled(X, ZEROS, w, "basic_rnn_seq2seq/rnn/cell/")
     expected, _ = unrolled(Y, h, w, "basic_rnn_seq2seq/rnn_decoder/cell/")
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
-    (outputs, _), w = run(lambda: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell()))
+    (outputs, _), w = run_drawn(lambda: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell()))
     scope = "combined_tied_rnn_seq2seq/tied_rnn_seq2seq/cell/"
     assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
     expected, _ = unrolled([*X, *Y], ZEROS, w, scope)
@@ -137,7 +127,7 @@ def test_basic_and_tied_models():
 
 @pytest.mark.parametrize("feeds", [True, False])
 @pytest.mark.parametrize("projects", [True, False])
-def test_embedding_model(feeds, projects):
+def test_embedding_model(feeds, projects, run_drawn):
     projection = DRAWS.normal(size=[UNITS, IDS]).astype("f4"), np.arange(IDS, dtype="f4")
 
     def build():
@@ -151,7 +141,7 @@ def test_embedding_model(feeds, projects):
             feed_previous=feeds,
         )
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     scope = "embedding_rnn_seq2seq/"
     encoder = f"{scope}rnn/embedding_wrapper/"
     _, h = unrolled(w[f"{encoder}embedding"][X_IDS], ZEROS, w, f"{encoder}cell/")
@@ -179,7 +169,7 @@ def reads(query, memory, w, scope, heads):
 
 
 @pytest.mark.parametrize(("heads", "starts"), [(1, False), (2, True)])
-def test_attention_decoder(heads, starts):
+def test_attention_decoder(heads, starts, run_drawn):
     memory = DRAWS.normal(size=[BATCH, 4, 6]).astype("f4")
     start = DRAWS.normal(size=[BATCH, UNITS]).astype("f4")
 
@@ -194,7 +184,7 @@ def test_attention_decoder(heads, starts):
             initial_state_attention=starts,
         )
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     scope = "attention_decoder/"
     h, attentions = start, [np.zeros([BATCH, 6])] * heads
     if starts:
@@ -207,14 +197,14 @@ def test_attention_decoder(heads, starts):
 
 
 @pytest.mark.parametrize("feeds", [True, False, "tensor"])
-def test_attention_model(feeds):
+def test_attention_model(feeds, run_drawn):
     def build():
         feed = v1.placeholder_with_default(True, []) if feeds == "tensor" else feeds
         return seq2seq.embedding_attention_seq2seq(
             *lists(X_IDS, Y_IDS), Cell(), IDS, IDS, SIZE, feed_previous=feed
         )
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     encoder = "embedding_attention_seq2seq/rnn/embedding_wrapper/"
     memory, h = unrolled(w[f"{encoder}embedding"][X_IDS], ZEROS, w, f"{encoder}cell/")
     memory = np.stack(memory, 1)
@@ -233,7 +223,7 @@ def test_attention_model(feeds):
 
 
 @pytest.mark.parametrize("per_example", [True, False])
-def test_buckets_share_variables(per_example):
+def test_buckets_share_variables(per_example, run_drawn):
     def model(encoder, decoder):
         return seq2seq.embedding_rnn_seq2seq(encoder, decoder, Cell(), IDS, IDS, SIZE)
 
@@ -243,7 +233,7 @@ def test_buckets_share_variables(per_example):
             *inputs, [(2, 1), (3, 3)], model, per_example_loss=per_example
         )
 
-    (outputs, losses), w = run(build)
+    (outputs, losses), w = run_drawn(build)
     assert len(w) == 8
     assert [len(each) for each in outputs] == [1, 3]
     for found, loss in zip(outputs, losses, strict=True):

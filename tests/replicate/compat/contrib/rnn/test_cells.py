@@ -20,18 +20,6 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def run(build):
-    """Returns what a graph computes with random variables, and these by their names."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        values = build()
-        variables = v1.global_variables()
-        drawn = {each.op.name: DRAWS.normal(size=each.shape) for each in variables}
-        if not any(each.type == "While" for each in session.graph.get_operations()):
-            assert None not in tf.gradients(tf.nest.flatten(values), v1.trainable_variables())
-        session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
-        return session.run(values), drawn
-
-
 def lstm(x, state, w, *, prefix="", clip=None, bias=1.0):
     c, h = state
     add, new, forget, output = np.split(
@@ -68,7 +56,7 @@ def close(found, expected):
 @pytest.mark.parametrize(
     ("static", "settings"), [(False, {}), (True, {"use_peephole": True, "cell_clip": 0.3})]
 )
-def test_lstm_block_cell(settings, static):
+def test_lstm_block_cell(settings, static, run_drawn):
     def build():
         cell = rnn.LSTMBlockCell(UNITS, forget_bias=0.5, **settings)
         assert isinstance(cell.zero_state(2, tf.float32), rnn_cell.LSTMStateTuple)
@@ -77,7 +65,7 @@ def test_lstm_block_cell(settings, static):
         outputs, state = v1.nn.static_rnn(cell, tf.unstack(X, axis=1), dtype=tf.float32)
         return tf.stack(outputs, 1), state
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     assert {name.rpartition("/")[0] for name in w} == {"rnn/lstm_cell"}
 
     def step(x, s):
@@ -110,8 +98,8 @@ def test_block_cell_has_the_variables_of_lstm_cell():
         ),
     ],
 )
-def test_gru_block_cells(kind, names):
-    (outputs, state), w = run(
+def test_gru_block_cells(kind, names, run_drawn):
+    (outputs, state), w = run_drawn(
         lambda: v1.nn.static_rnn(kind(UNITS), tf.unstack(X, axis=1), dtype=tf.float32)
     )
     outputs = np.stack(outputs, 1)
@@ -132,14 +120,14 @@ def test_gru_block_cells(kind, names):
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("backward", [True, False])
-def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward):
+def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward, run_drawn):
     def build():
         cell = rnn.LSTMBlockFusedCell(UNITS)
         if backward:
             cell = rnn.TimeReversedFusedRNN(cell)
         return cell(X.swapaxes(0, 1), dtype=tf.float32, sequence_length=lengths)
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     assert list(w) == ["lstm_fused_cell/kernel", "lstm_fused_cell/bias"]
 
     def turned(x):
@@ -158,7 +146,7 @@ def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward):
     close(state.h, h)
 
 
-def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists():
+def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(run_drawn):
     def build():
         forward = rnn.LSTMBlockFusedCell(UNITS)
         backward = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(UNITS, use_peephole=True))
@@ -166,19 +154,19 @@ def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists():
         assert isinstance(first, list)
         return tf.stack(first, 1), backward(X.swapaxes(0, 1), dtype=tf.float32)
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     assert {name.partition("/")[0] for name in w} == {"lstm_fused_cell", "lstm_fused_cell_1"}
     ones = tuple(each + 1 for each in zeros(UNITS, UNITS))
     close(outputs, unrolled(lambda x, s: lstm(x, s, w, prefix="lstm_fused_cell/"), ones)[0])
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_adaptor_runs_a_cell(dynamic):
+def test_adaptor_runs_a_cell(dynamic, run_drawn):
     def build():
         adaptor = rnn.FusedRNNCellAdaptor(rnn.LSTMBlockCell(UNITS), use_dynamic_rnn=dynamic)
         return adaptor(X.swapaxes(0, 1), dtype=tf.float32, sequence_length=LENGTHS)
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     expected, (c, _) = unrolled(
         lambda x, s: lstm(x, s, w, prefix="rnn/lstm_cell/"), zeros(UNITS, UNITS), lengths=LENGTHS
     )
@@ -187,12 +175,12 @@ def test_adaptor_runs_a_cell(dynamic):
 
 
 @pytest.mark.parametrize("normal", [True, False])
-def test_layer_norm_cell(normal):
+def test_layer_norm_cell(normal, run_drawn):
     def build():
         cell = rnn.LayerNormBasicLSTMCell(UNITS, layer_norm=normal, norm_gain=2.0)
         return v1.nn.static_rnn(cell, tf.unstack(X, axis=1), dtype=tf.float32)
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     outputs = np.stack(outputs, 1)
     scope = "rnn/layer_norm_basic_lstm_cell/"
     names = ["kernel"]
@@ -243,14 +231,14 @@ def affine(x, w, scope):
     return x @ w[f"{scope}kernel"] + w[f"{scope}bias"]
 
 
-def test_projection_wrappers():
+def test_projection_wrappers(run_drawn):
     def build():
         cell = rnn.InputProjectionWrapper(rnn.LSTMBlockCell(UNITS), 2, tf.nn.relu)
         cell = rnn.OutputProjectionWrapper(cell, 6, tf.tanh)
         assert (cell.output_size, cell.state_size.c) == (6, UNITS)
         return v1.nn.static_rnn(cell, tf.unstack(X, axis=1), dtype=tf.float32)
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     outer = "rnn/output_projection_wrapper/"
     inner = f"{outer}input_projection_wrapper/"
 
@@ -262,14 +250,14 @@ def test_projection_wrappers():
     close(np.stack(outputs, 1), unrolled(step, zeros(UNITS, UNITS))[0])
 
 
-def test_embedding_wrapper():
+def test_embedding_wrapper(run_drawn):
     ids = np.array([[0, 3], [2, 1]])
 
     def build():
         cell = rnn.EmbeddingWrapper(rnn.LSTMBlockCell(UNITS), 4, WIDTH)
         return v1.nn.static_rnn(cell, tf.unstack(ids, axis=1), dtype=tf.float32)
 
-    (outputs, _), w = run(build)
+    (outputs, _), w = run_drawn(build)
     scope = "rnn/embedding_wrapper/"
     embedded = w[f"{scope}embedding"][ids]
     expected, _ = unrolled(
@@ -279,7 +267,7 @@ def test_embedding_wrapper():
 
 
 @pytest.mark.parametrize("is_tuple", [True, False])
-def test_attention_cell_wrapper(is_tuple):
+def test_attention_cell_wrapper(is_tuple, run_drawn):
     length, size, vec = 3, 4, 2
 
     def build():
@@ -287,7 +275,7 @@ def test_attention_cell_wrapper(is_tuple):
         cell = rnn.AttentionCellWrapper(cell, length, size, vec, state_is_tuple=is_tuple)
         return v1.nn.dynamic_rnn(cell, X, dtype=tf.float32)
 
-    (outputs, state), w = run(build)
+    (outputs, state), w = run_drawn(build)
     scope = "rnn/attention_cell_wrapper/"
 
     def step(x, states):
@@ -311,8 +299,8 @@ def test_attention_cell_wrapper(is_tuple):
     close(np.concatenate(state, 1) if is_tuple else state, np.concatenate(states, 1))
 
 
-def test_linear_has_its_variables_in_the_scope():
-    value, w = run(lambda: rnn.linear([tf.constant(X[:, 0]), X[:, 1]], 3, True))
+def test_linear_has_its_variables_in_the_scope(run_drawn):
+    value, w = run_drawn(lambda: rnn.linear([tf.constant(X[:, 0]), X[:, 1]], 3, True))
     assert list(w) == ["kernel", "bias"]
     close(value, affine(np.concatenate([X[:, 0], X[:, 1]], 1), w, ""))
 

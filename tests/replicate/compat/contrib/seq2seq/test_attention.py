@@ -17,16 +17,6 @@ X = DRAWS.normal(size=[BATCH, 2, 3]).astype("f4")
 QUERY = DRAWS.normal(size=[BATCH, UNITS]).astype("f4")
 
 
-def run(build):
-    """Returns what a graph computes with random variables, and these by their names."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        values = build()
-        variables = v1.global_variables()
-        drawn = {each.op.name: DRAWS.normal(size=each.shape) for each in variables}
-        session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
-        return session.run(values), drawn
-
-
 def softmax(scores):
     scores = np.where(np.arange(TIMES) < LENGTHS[:, None], scores, -np.inf)
     shares = np.exp(scores - scores.max(1, keepdims=True))
@@ -65,14 +55,14 @@ def bahdanau(query, w, scope=""):
         ),
     ],
 )
-def test_mechanisms(more, kind, reference, setting, names):
+def test_mechanisms(more, kind, reference, setting, names, run_drawn):
     def build():
         mechanism = kind(UNITS, MEMORY, LENGTHS, **{setting: more})
         assert mechanism.alignments_size == TIMES
         state = mechanism.initial_state(BATCH, tf.float32)
         return mechanism(tf.constant(QUERY), state)
 
-    (shares, state), w = run(build)
+    (shares, state), w = run_drawn(build)
     np.testing.assert_allclose(shares, reference(QUERY, w), atol=1e-5)
     np.testing.assert_array_equal(state, shares)
     assert (set(names) <= set(w)) is more
@@ -90,7 +80,7 @@ def test_normalized_attention_starts_with_its_gain():
 
 @pytest.mark.parametrize("layer_size", [None, 6])
 @pytest.mark.parametrize("outputs_attention", [True, False])
-def test_wrapper(layer_size, outputs_attention):
+def test_wrapper(layer_size, outputs_attention, run_drawn):
     def build():
         mechanism = seq2seq.BahdanauAttention(UNITS, MEMORY, LENGTHS)
         cell = seq2seq.AttentionWrapper(
@@ -112,7 +102,7 @@ def test_wrapper(layer_size, outputs_attention):
             state.alignments,
         )
 
-    (outputs, state, history, time, shares), w = run(build)
+    (outputs, state, history, time, shares), w = run_drawn(build)
     scope = "decoder/attention_wrapper/"
     assert (f"{scope}attention_layer/kernel" in w) is bool(layer_size)
 
@@ -139,7 +129,7 @@ def test_wrapper(layer_size, outputs_attention):
     assert time == 2
 
 
-def test_wrapper_with_two_mechanisms_and_an_initial_state():
+def test_wrapper_with_two_mechanisms_and_an_initial_state(run_drawn):
     def build():
         mechanisms = [
             seq2seq.LuongAttention(UNITS, MEMORY, LENGTHS, name="a"),
@@ -161,7 +151,7 @@ def test_wrapper_with_two_mechanisms_and_an_initial_state():
         assert output.shape == [BATCH, 13]
         return state.cell_state.h, following.alignments, output
 
-    (first, shares, _), w = run(build)
+    (first, shares, _), w = run_drawn(build)
     np.testing.assert_array_equal(first, QUERY)
     assert len(shares) == 2
     layers = [name for name in w if "attention_layer" in name]

@@ -55,16 +55,14 @@ def test_train_op_clips_multiplies_and_gives_the_loss(package, arguments, step):
     assert len(tags) == (2 if "summarize_gradients" in arguments else 0)
 
 
-def test_loss_that_is_not_finite_is_an_error():
+def test_loss_that_is_not_finite_is_an_error(evaluate):
     w = v1.get_variable("w", initializer=[1.0])
     train = training.create_train_op(w[0] / 0.0, v1.train.GradientDescentOptimizer(0.5))
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        with pytest.raises(tf.errors.InvalidArgumentError, match="LossTensor is inf or nan"):
-            session.run(train)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="LossTensor is inf or nan"):
+        evaluate(train)
 
 
-def test_gradients_are_changed_one_by_one():
+def test_gradients_are_changed_one_by_one(evaluate):
     w, u = v1.get_variable("w", initializer=[1.0]), v1.get_variable("u", initializer=[[1.0]])
     rows = tf.IndexedSlices(tf.constant([[3.0], [4.0]]), tf.constant([0, 1]), tf.constant([2, 1]))
     clipped = slim.learning.clip_gradient_norms(
@@ -73,10 +71,7 @@ def test_gradients_are_changed_one_by_one():
     scaled = slim.learning.multiply_gradients(
         [(tf.constant([5.0]), w), (rows, u)], {w: 2.0, "u": 3.0}
     )
-    with v1.Session() as session:
-        values = session.run(
-            [clipped[0][0], clipped[1][0].values, scaled[0][0], scaled[1][0].values]
-        )
+    values = evaluate([clipped[0][0], clipped[1][0].values, scaled[0][0], scaled[1][0].values])
     np.testing.assert_allclose(
         np.concatenate(values, axis=None), [1, 0.6, 0.8, 10, 9, 12], rtol=1e-5
     )

@@ -1,0 +1,118 @@
+"""What programs refuse: one line, exit code 2, and nothing is trained."""
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+SLIM_TRAINING = "--dataset_name=digits --model_name=lenet --train_dir={folder}/model"
+GIVEN = {"slim.train_image_classifier": SLIM_TRAINING}
+"""What a program is given beside the wrong flags, if not `--model_dir` alone."""
+
+WRONG = {
+    "convnet": {
+        "--learning_rate=-1": "must be a number above 0",
+        "--learning_rate=nan": "must be a number above 0",
+        "--damping=0": "must be a number above 0",
+        "--damping=nan": "must be a number above 0",
+        "--momentum=1": "at least 0 and below 1",
+        "--num_towers=0": "positive integer",
+        "--optimizer=sgd": "kfac|momentum|adam",
+        "--data_dir=nowhere": "nowhere has no train-images-idx3-ubyte",
+        "--batch_size=63": "63 cannot be split into 2 equal parts",
+        "--devices=/cpu:0,/gpu:9": "/device:GPU:9",
+        "--op_strategy=shared": "shared has no effect without --mode=distributed_sync_replicas",
+        "--kfac_updates=periodic": "periodic has no effect without --mode=single_machine or",
+        "--mode=multitower --progress=bar": "bar has no effect without --mode=estimator or",
+        "--optimizer=adam --damping=0.1": "--damping=0.1 has no effect without --optimizer=kfac",
+        "--optimizer=momentum --final_damping=0.1": "has no effect without --optimizer=kfac",
+        "--mode=distributed_sync_replicas": "TF_CONFIG",
+    },
+    "mlp": {"--mode=plain --progress=bar": "=bar has no effect without --mode=estimator"},
+    "model_average": {
+        "--interval_steps=0": "not an integer in the range [1, ",
+        "--patience_secs=0": "must be a number above 0",
+        "--learning_rate=nan": "must be a number above 0",
+        "--optimizer=sgd": "kfac|momentum",
+        "--optimizer=momentum --damping=0.1": "=0.1 has no effect without --optimizer=kfac",
+        "--data_dir=nowhere": "nowhere has no train-images-idx3-ubyte",
+    },
+    "rnn": {"--approx=kron": "kron_series_2|kron_series_1|kron_indep"},
+    "bring_your_own_optimizer": {"--learning_rate=0": "must be a number above 0"},
+    "kmeans": {
+        "--batch_size=4": "take fewer clusters",
+        "--full_batch --num_clusters=2000": "take fewer clusters",
+        "--full_batch --batch_size=7": "--batch_size=7 has no effect without --nofull_batch",
+    },
+    "wide_and_deep": {
+        "--hidden_units=8,0": "whole numbers above 0",
+        "--batch_size=400": "--batch_size=400 is more than the 341 rows",
+    },
+    "tabular_kfac": {
+        "--hidden_units=": "whole numbers above 0",
+        "--batch_size=400": "--batch_size=400 is more than the 341 rows",
+    },
+    "slim.train_image_classifier": {
+        "--optimizer=lion": "adadelta|adagrad|adam",
+        "--learning_rate=-1": "must be a number above 0",
+        "--learning_rate_decay_type=cosine": "exponential|fixed|polynomial",
+        "--batch_size=0": "[1, 65536]",
+        "--quantize_delay=5": "must be -1",
+        "--moving_average_decay=1": "at least 0 and below 1",
+        "--dataset_name=flowers": "Unknown dataset 'flowers'",
+        "--dataset_name=mnist": "set --dataset_dir",
+        "--dataset_split_name=validation": "it has train, test",
+        "--model_name=alexnet": "alexnet",
+        "--worker_replicas=2": "--worker_hosts",
+        "--task=1": "=1 has no effect without --worker_hosts and --ps_hosts, or --master",
+        "--job_name=ps": "--job_name=ps has no effect without --worker_hosts and --ps_hosts",
+        "--num_epochs_per_decay=0.001": "less than a step",
+        "--trainable_scopes=head": "no trainable variable is in scope 'head'",
+        "--checkpoint_path=nowhere": "There is no checkpoint at nowhere",
+        "--train_dir=/dev/null": "Cannot train in model_dir '/dev/null': it is a file",
+        "stray": "only --flags are accepted",
+    },
+}
+
+
+@pytest.fixture
+def refused(run_program, tmp_path, monkeypatch):
+    """Runs a program that refuses to start; returns the line that it prints."""
+
+    def run(program, flags):
+        given = GIVEN.get(program, "--model_dir={folder}/model").format(folder=tmp_path)
+        done = run_program(program, *given.split(), *flags.split())
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert not list(tmp_path.glob("model/model.ckpt*"))
+        return done.err
+
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("program", "flags"), [(program, flags) for program, wrong in WRONG.items() for flags in wrong]
+)
+def test_wrong_flags(refused, program, flags):
+    assert WRONG[program][flags] in refused(program, flags)
+
+
+@pytest.mark.parametrize("mode", ["estimator", "distributed_sync_replicas"])
+def test_wrong_cluster(refused, monkeypatch, mode):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    assert "TF_CONFIG" in refused("convnet", f"--mode={mode}")
+
+
+@pytest.mark.parametrize(
+    ("program", "purpose", "flags"),
+    [
+        ("convnet", "kfac on images of 8x8", "--mode=multitower"),
+        ("convnet", "kfac on images of 8x8", "--approx=diagonal"),
+        ("mlp", "an MLP in mode plain on images of 8x8", "--mode=estimator"),
+    ],
+)
+def test_checkpoints_of_another_purpose(refused, tmp_path, program, purpose, flags):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "checkpoint").touch()
+    (tmp_path / "model" / "trained_for.txt").write_text(purpose)
+    assert f"holds checkpoints of {purpose}" in refused(program, flags)

@@ -1,0 +1,39 @@
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.compat.tf1_view import view_builtins
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(scope="session")
+def run_source():
+    """Runs the source of a module that sees TensorFlow 1, and returns its names."""
+
+    def run(source):
+        names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
+        exec(compile(source, "program.py", "exec"), names)
+        return types.SimpleNamespace(**names)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_drawn():
+    """Returns what a new graph computes with random variables, and these by their names."""
+
+    def run(build):
+        draws = np.random.default_rng(0)
+        with tf.Graph().as_default(), v1.Session() as session:
+            values = build()
+            variables = v1.global_variables()
+            drawn = {each.op.name: draws.normal(size=each.shape) for each in variables}
+            if not any(each.type == "While" for each in session.graph.get_operations()):
+                assert None not in tf.gradients(tf.nest.flatten(values), v1.trainable_variables())
+            session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
+            return session.run(values), drawn
+
+    return run
