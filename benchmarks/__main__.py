@@ -43,12 +43,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of a benchmark.
-
-    Attributes:
-      seconds: Duration.
-      trouble: Error text, or "" if the benchmark succeeded.
-    """
+    """Outcome of a benchmark."""
 
     seconds: float
     trouble: str
@@ -94,14 +89,7 @@ FLAGS = flags.FLAGS
 
 
 def command(plan: Plan, name: str, folder: pathlib.Path, python_tf215: str) -> list[str]:
-    """Returns the command line of a benchmark.
-
-    Args:
-      plan: Plan of the benchmark.
-      name: Name of its output files.
-      folder: Folder of its output files.
-      python_tf215: Python interpreter with TensorFlow 2.15.
-    """
+    """Returns the command line of a benchmark."""
     files = [option.format(file=folder / name, folder=folder) for option in plan.files]
     other_python = [f"--python={python_tf215}"] if plan.on_tf215 else []
     return [

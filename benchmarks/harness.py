@@ -52,11 +52,6 @@ def run(main: Callable[[Sequence[str]], int | None]) -> NoReturn:
 def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:
     """Runs a program in the root of the project and returns its standard output.
 
-    Args:
-      command: Program and arguments.
-      purpose: Task of the program, for error messages: "time the MLP".
-      seconds: Time limit, or None for no limit.
-
     Raises:
       ChildError: The program failed or exceeded the limit.
     """
@@ -78,15 +73,10 @@ def read_json(command: Sequence[str], purpose: str, seconds: float | None = None
 
 
 def run_in_time(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
-    """Runs a program with a time limit. Ends all its processes if it exceeds the limit.
+    """Runs a program with a time limit; returns an error text, or "" if it succeeded.
 
-    Args:
-      arguments: Command line.
-      log: File for standard error. Standard output goes to the terminal.
-      seconds: Time limit.
-
-    Returns:
-      An error text, or "" if the program succeeded.
+    All its processes end if it exceeds the limit. Standard error goes to the log, standard output
+    to the terminal.
     """
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(  # noqa: S603  # the programs are those of this package
@@ -125,10 +115,7 @@ def mean_seconds(
 ) -> float:
     """Calls `step` `steps` times and returns the mean seconds per call.
 
-    Args:
-      step: Function to time.
-      steps: Number of calls.
-      finish: Waits for work that the calls have left running; None if they leave none.
+    `finish` waits for work that the calls have left running; None if they leave none.
     """
     start = time.perf_counter()
     for _ in range(steps):
@@ -215,12 +202,7 @@ def peak_bytes() -> int:
 
 
 def write_record(path: str, measured: Any) -> None:
-    """Writes measurements as JSON, with the date, load, processor and package versions.
-
-    Args:
-      path: JSON file to write.
-      measured: Any value that JSON can represent.
-    """
+    """Writes measurements as JSON, with the date, load, processor and package versions."""
     text = json.dumps({**_circumstances(), "measured": measured}, indent=1)
     pathlib.Path(path).write_text(text + "\n", encoding="utf-8")
 
@@ -228,13 +210,9 @@ def write_record(path: str, measured: Any) -> None:
 def draw_bars(
     path: str, groups: Mapping[str, Mapping[str, Sequence[float]]], title: str, unit: str
 ) -> None:
-    """Draws medians as grouped bars, with the smallest and largest values as whiskers.
+    """Draws medians of the values by bar, by group, as grouped bars into a PNG file.
 
-    Args:
-      path: PNG file to write.
-      groups: Values by bar, by group. Groups may have different bars.
-      title: Title of the chart.
-      unit: Label of the vertical axis.
+    Whiskers are the smallest and largest values. Groups may have different bars.
     """
     from matplotlib import figure  # noqa: PLC0415
 

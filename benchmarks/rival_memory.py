@@ -39,13 +39,7 @@ def peak_here(model: str, optimizer: str) -> dict[str, int]:
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
-    """Returns the command lines that measure our peak and theirs.
-
-    Args:
-      model: One of `kfac_step.MODELS`.
-      optimizer: One of `OPTIMIZERS`.
-      python: Interpreter of their environment.
-    """
+    """Returns the command lines that measure our peak and theirs."""
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "steps")]
     case = ["--here", f"--model={model}", f"--optimizer={optimizer}"]
     numbers = (str(FLAGS.batch_size), "1", str(FLAGS.steps))

@@ -42,14 +42,7 @@ class Layer(NamedTuple):
 def conv_layer(name: str, inputs: Tensor, size: int, channels: int) -> Layer:
     """Convolves with `size` x `size` filters, stride 1, SAME padding, and adds a bias.
 
-    Args:
-      name: Variable scope of the layer.
-      inputs: [batch, height, width, channels in].
-      size: Side of the filter, in pixels.
-      channels: Channels out.
-
-    Returns:
-      The Layer; outputs [batch, height, width, channels].
+    Inputs and outputs are [batch, height, width, channels].
     """
     shape = [size, size, inputs.shape[-1], channels]
     with v1.variable_scope(name):
@@ -62,10 +55,7 @@ def conv_layer(name: str, inputs: Tensor, size: int, channels: int) -> Layer:
 def max_pool_layer(inputs: Tensor, size: int = 3, stride: int = 2) -> Tensor:
     """Takes the largest of each `size` x `size` window, padding SAME.
 
-    Args:
-      inputs: [batch, height, width, channels].
-      size: Side of the window, in pixels.
-      stride: Pixels from one window to the next; 2 makes half the height and half the width.
+    Inputs are [batch, height, width, channels]. A stride of 2 makes half the height and the width.
     """
     return tf.nn.max_pool2d(inputs, ksize=size, strides=stride, padding="SAME")
 

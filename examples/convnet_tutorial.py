@@ -96,30 +96,16 @@ class Task(NamedTuple):
 def conv_layer(
     layer_id: int, inputs: Tensor, kernel_size: int, out_channels: int
 ) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
-    """Builds a convolution, padding SAME, and its ReLU.
+    """Builds a convolution, padding SAME, and its ReLU: (before it, after it, (weights, bias)).
 
-    Args:
-      layer_id: Number of the layer, in the names of its variables.
-      inputs: [batch, height, width, channels].
-      kernel_size: Side of the filter, in pixels.
-      out_channels: Channels of what leaves it.
-
-    Returns:
-      (before the ReLU, after it, (weights, bias)).
+    Inputs are [batch, height, width, channels].
     """
     layer = convnet_model.conv_layer(f"conv_{layer_id}", inputs, kernel_size, out_channels)
     return layer.outputs, tf.nn.relu(layer.outputs), (layer.weights, layer.bias)
 
 
 def max_pool_layer(layer_id: int, inputs: Tensor, kernel_size: int, stride: int) -> Tensor:
-    """Takes the largest of each window, padding SAME.
-
-    Args:
-      layer_id: Number of the layer, in the names of its ops.
-      inputs: [batch, height, width, channels].
-      kernel_size: Side of the window, in pixels.
-      stride: Pixels from one window to the next.
-    """
+    """Takes the largest of each window of [batch, height, width, channels], padding SAME."""
     with v1.name_scope(f"pool_{layer_id}"):
         return convnet_model.max_pool_layer(inputs, kernel_size, stride)
 
@@ -127,16 +113,7 @@ def max_pool_layer(layer_id: int, inputs: Tensor, kernel_size: int, stride: int)
 def fc_layer(
     layer_id: int, inputs: Tensor, output_size: int
 ) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
-    """Builds a dense layer, and its tanh.
-
-    Args:
-      layer_id: Number of the layer, in the names of its variables.
-      inputs: [batch, features].
-      output_size: Units.
-
-    Returns:
-      (before the tanh, after it, (weights, bias)).
-    """
+    """Builds a dense layer of [batch, features] and its tanh: (before it, after it, parameters)."""
     layer = convnet_model.linear_layer(f"fc_{layer_id}", inputs, output_size)
     return layer.outputs, tf.tanh(layer.outputs), (layer.weights, layer.bias)
 
@@ -333,11 +310,8 @@ def train_mnist_estimator(
 ) -> float:
     """Trains with an Estimator. Returns the accuracy on all training images.
 
-    Args:
-      num_epochs: Number of passes over the images.
-      use_fake_data: True: train on images of noise.
-      data_dir: As in `train_mnist_single_machine`.
-      model_dir: Directory of the checkpoints. None means a temporary folder.
+    The data are as for `train_mnist_single_machine`. Checkpoints are in `model_dir`; None means a
+    temporary folder.
     """
     examples = mnist.training_examples(data_dir, use_fake_data)
     estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=estimator_params())
@@ -454,18 +428,11 @@ def train_mnist_distributed_sync_replicas(
 ) -> float:
     """Trains one worker of a cluster, in steps that all workers make together.
 
-    Args:
-      task_id: As in `distributed_grads_only_and_ops_chief_worker`.
-      is_chief: As there.
-      num_worker_tasks: As there.
-      num_ps_tasks: As there.
-      master: As there.
-      num_epochs: Number of passes of each worker over the images. All end at the same step.
-      op_strategy: Division of K-FAC's work: "chief_worker", "dedicated_workers" or "shared".
-      use_fake_data: True: train on images of noise.
-      data_dir: As in `train_mnist_single_machine`.
-      checkpoint_dir: Directory of the checkpoints. None means the folder "kfac" in `data_dir`; if
-        that is None too, none are written.
+    The task's arguments are those of `distributed_grads_only_and_ops_chief_worker`, the data's
+    those of `train_mnist_single_machine`. Each worker makes `num_epochs` passes over the images,
+    and all end at the same step. `op_strategy` divides K-FAC's work: "chief_worker",
+    "dedicated_workers" or "shared". Checkpoints are in `checkpoint_dir`, or the folder "kfac" in
+    `data_dir`; if both are None, none are written.
 
     Raises:
       ValueError: As there; or the strategy is unknown.

@@ -73,13 +73,7 @@ def draw(curves: Curves, path: str, title: str, metric: str = "accuracy") -> Non
 
 
 def compare(runs: Mapping[str, Curves], path: str, title: str) -> None:
-    """Draws the losses of several runs into a PNG file of 1200 x 540 pixels.
-
-    Args:
-      runs: Curves of at most three runs by their names, with the loss on "train" and on "test".
-      path: The file.
-      title: Of the picture.
-    """
+    """Draws the losses of at most three runs by name into a PNG file of 1200 x 540 pixels."""
     figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
     figure.suptitle(title, fontsize=12, fontweight="bold")
     for axes, part in zip(figure.subplots(1, 2, sharex=True), ("train", "test"), strict=True):

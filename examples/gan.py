@@ -126,16 +126,7 @@ def _stack(inputs: Tensor, sizes: Sequence[int], activation: Callable[[Tensor], 
 
 
 def draw_samples(estimator: replicate.Estimator, count: int, seed: int) -> np.ndarray:
-    """Makes up images.
-
-    Args:
-      estimator: Trained with `model_fn`.
-      count: Number of images.
-      seed: Of the noise that they are made of.
-
-    Returns:
-      float32 array [count, height, width, 1].
-    """
+    """Makes up images from the noise of a seed: float32 [count, height, width, 1]."""
     noise = np.random.default_rng(abs(seed)).standard_normal((count, NOISE), np.float32)
     predictions = estimator.predict(lambda: tf.data.Dataset.from_tensor_slices(noise).batch(_BATCH))
     return np.stack([prediction["image"] for prediction in predictions])

@@ -34,10 +34,7 @@ def minimize(optimizer: kfac.KfacOptimizer, loss: Any, global_step: Any, invert_
 def minimize_in_turn(optimizer: kfac.KfacOptimizer, loss: Any, global_step: Any) -> Any:
     """Returns an op that makes one step, after one inverse; at the first step after all of them.
 
-    Args:
-      optimizer: Its layers and losses are registered, those of all towers.
-      loss: The mean over the batch, shape [].
-      global_step: Incremented by one after the step.
+    The arguments are those of `minimize`.
     """
     averages, inverses = optimizer.make_vars_and_create_op_thunks()
     step = _step_after(averages, global_step)

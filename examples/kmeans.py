@@ -50,13 +50,7 @@ def input_fn(examples: mnist.Examples, batch_size: int, *, training: bool) -> An
 def make_estimator(
     num_images: int, devices: Sequence[str], progress: str
 ) -> replicate.KMeansClustering:
-    """Makes the Estimator that the flags describe.
-
-    Args:
-      num_images: Images of the training set.
-      devices: Devices of the towers.
-      progress: How progress is shown.
-    """
+    """Makes the Estimator that the flags describe."""
     return replicate.KMeansClustering(
         FLAGS.num_clusters,
         FLAGS.model_dir,
@@ -72,11 +66,7 @@ def make_estimator(
 
 
 def check_first_batch(num_images: int) -> None:
-    """Raises ValueError if the first batch is too small to choose the first centers from it.
-
-    Args:
-      num_images: Images of the training set.
-    """
+    """Raises ValueError if the first batch is too small to choose the first centers from it."""
     size = num_images if FLAGS.full_batch else FLAGS.batch_size
     if FLAGS.initial_clusters == "kmeans_plus_plus" and FLAGS.num_clusters > size:
         raise ValueError(
@@ -119,16 +109,7 @@ def clusters_of(estimator: replicate.KMeansClustering, examples: mnist.Examples)
 
 
 def majorities(clusters: np.ndarray, labels: np.ndarray, num_clusters: int) -> np.ndarray:
-    """Returns the most frequent label of each cluster; 0 for a cluster without members.
-
-    Args:
-      clusters: Cluster of each example, [count].
-      labels: Label of each example, [count].
-      num_clusters: Number of clusters.
-
-    Returns:
-      [num_clusters].
-    """
+    """Returns the most frequent label of each cluster; 0 for a cluster without members."""
     counts = np.zeros([num_clusters, mnist.CLASSES], int)
     np.add.at(counts, (clusters, labels), 1)
     return counts.argmax(axis=1)

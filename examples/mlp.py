@@ -58,13 +58,7 @@ def fc_layer(
 ) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
     """Builds a dense layer and its tanh, with the arguments of tf.contrib.kfac's `mlp.fc_layer`.
 
-    Args:
-      layer_id: Number of the layer, in the names of its variables.
-      inputs: [batch, features].
-      output_size: Units.
-
-    Returns:
-      (before the tanh, after it, (weights, bias)).
+    Returns (before the tanh, after it, (weights, bias)) for inputs [batch, features].
     """
     layer = linear_layer(f"fc_{layer_id}", inputs, output_size)
     return layer.outputs, tf.tanh(layer.outputs), layer.params
@@ -131,13 +125,7 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
 
 
 def train_in_plain_graph(data: mnist.Dataset, settings: cli.RunSettings, params: Any) -> None:
-    """Trains on one device, without any model_fn, and prints how it went.
-
-    Args:
-      data: What to train and test on.
-      settings: How to run.
-      params: As for `model_fn`.
-    """
+    """Trains on one device, without any model_fn, and prints how it went."""
     from examples import kfac_by_hand, plain_training  # noqa: PLC0415
 
     with tf.Graph().as_default():

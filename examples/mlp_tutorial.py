@@ -55,17 +55,7 @@ def optimizer_params() -> dict[str, Any]:
 def build_model(
     examples: Tensor, labels: Tensor, num_labels: int, layer_collection: kfac.LayerCollection
 ) -> tuple[Tensor, Tensor]:
-    """Builds the perceptron and registers it.
-
-    Args:
-      examples: Rows of pixels, [batch, pixels].
-      labels: Their classes, [batch].
-      num_labels: Number of classes.
-      layer_collection: Collection to register in.
-
-    Returns:
-      (mean loss, accuracy), both of shape [].
-    """
+    """Builds the perceptron on rows [batch, pixels], and registers it: (mean loss, accuracy)."""
     inputs = logits = examples
     for layer_id, units in enumerate((*UNITS, num_labels)):
         logits, activations, params = fc_layer(layer_id, inputs, units)
@@ -82,14 +72,7 @@ def minimize(
     layer_collection: kfac.LayerCollection,
     session_config: Any = None,
 ) -> float:
-    """Trains until the input ends, and returns the accuracy on the last batch.
-
-    Args:
-      loss: The mean over the batch, shape [].
-      accuracy: Of the same batch, shape [].
-      layer_collection: Knows the layers and the loss.
-      session_config: Of the session; None means soft placement.
-    """
+    """Trains until the input ends, and returns the accuracy on the last batch."""
     return convnet_tutorial.train_until_input_ends(
         loss, accuracy, layer_collection, optimizer_params(), session_config=session_config
     )
@@ -127,11 +110,8 @@ def train_mnist_multitower(
 ) -> float:
     """Trains on several devices. Returns the accuracy on the last batch.
 
-    Args:
-      num_epochs: As in `train_mnist`.
-      num_towers: Number of towers. None means as many as there are GPUs, or two.
-      use_fake_data: As in `train_mnist`.
-      data_dir: As in `train_mnist`.
+    The arguments are those of `train_mnist`, and the number of towers; None means as many as there
+    are GPUs, or two.
 
     Raises:
       TypeError: As in `train_mnist`.
@@ -158,11 +138,8 @@ def train_mnist_estimator(
 ) -> float:
     """Trains with an Estimator. Returns the accuracy on all training images.
 
-    Args:
-      num_epochs: As in `train_mnist`.
-      use_fake_data: As in `train_mnist`.
-      data_dir: As in `train_mnist`.
-      model_dir: Directory of the checkpoints. None means a temporary folder.
+    The arguments are those of `train_mnist`, and the directory of the checkpoints, None for a
+    temporary folder.
 
     Raises:
       TypeError: As in `train_mnist`.

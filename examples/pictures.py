@@ -25,11 +25,7 @@ def draw_autoencoder(
 ) -> None:
     """Draws images above their reconstructions, and beside them the codes of all images.
 
-    Args:
-      examples: Images and digits, [count], some of each digit.
-      decoded: A reconstruction [height, width, 1] of each image.
-      codes: Two numbers for each image.
-      path: Of the PNG file of 1200 x 540 pixels.
+    The PNG file has 1200 x 540 pixels. Codes are two numbers for each image.
     """
     figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])

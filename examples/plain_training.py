@@ -30,13 +30,7 @@ Predict = Callable[[Any], Any]
 
 
 def values_after(train_op: Any, loss: Any, accuracy: Any) -> dict[str, Any]:
-    """Returns the Tensors to fetch in a step: the global step after it, loss and accuracy, all [].
-
-    Args:
-      train_op: Makes a step and counts it in the global step.
-      loss: Of the step's batch, shape [].
-      accuracy: Likewise.
-    """
+    """Returns the Tensors to fetch in a step: the global step after it, loss and accuracy."""
     global_step = v1.train.get_global_step()
     with v1.control_dependencies([train_op]):
         values = {"step": global_step.read_value()}

@@ -37,12 +37,10 @@ APPROXIMATIONS = ["kron_series_2", "kron_series_1", "kron_indep"]
 
 
 def logits_of(images: Tensor, approx: str, layers: kfac.LayerCollection | None = None) -> Tensor:
-    """Returns logits [batch, 10].
+    """Returns logits [batch, 10] of images [batch, height, width, 1].
 
-    Args:
-      images: [batch, height, width, 1].
-      approx: K-FAC's model of the uses of the recurrent weights.
-      layers: Collection that registers the layers and the loss, or None.
+    `approx` is K-FAC's model of the uses of the recurrent weights. The collection, if any,
+    registers the layers and the loss.
     """
     rows = tf.unstack(images[..., 0], axis=1)
     with v1.variable_scope("recurrent"):

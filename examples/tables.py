@@ -47,9 +47,6 @@ def load(name: str) -> Table:
     """Loads one of scikit-learn's tables, with two fifths of its rows as the test set.
 
     The split has a fixed seed and is stratified by class.
-
-    Args:
-      name: One of `NAMES`.
     """
     from sklearn import datasets  # noqa: PLC0415
     from sklearn.model_selection import train_test_split  # noqa: PLC0415
@@ -111,11 +108,6 @@ def bucketized_column(table: Table, key: str, buckets: int) -> Any:
     """Returns a feature column of the buckets of one column.
 
     Each bucket has about as many rows of the training set.
-
-    Args:
-      table: The table.
-      key: Name of the column.
-      buckets: Number of buckets, ≥ 2.
     """
     import tensorflow as tf  # noqa: PLC0415
 

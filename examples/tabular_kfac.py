@@ -45,15 +45,7 @@ def make_estimator(
     devices: Sequence[str] | None,
     progress: str,
 ) -> replicate.DNNClassifier:
-    """Makes an Estimator of the network that the flags describe.
-
-    Args:
-      table: The table.
-      optimizer: Made by `make_optimizer`.
-      model_dir: Directory of its run.
-      devices: Devices of the towers; None for a graph without towers.
-      progress: How progress is shown.
-    """
+    """Makes an Estimator of the network that the flags describe."""
     return replicate.DNNClassifier(
         [int(units) for units in FLAGS.hidden_units],
         tables.numeric_columns(table),
@@ -76,12 +68,6 @@ def train(
     """Trains up to --train_steps, and evaluates on both sets during training.
 
     Writes config.json into --model_dir when training begins.
-
-    Args:
-      estimator: Continues from its latest checkpoint.
-      evaluator: The same, without towers and without progress.
-      table: Training set and test set.
-      batch_size: Rows in a step, over all towers together.
     """
     from examples.config_record import ConfigRecord  # noqa: PLC0415
 

@@ -181,13 +181,6 @@ def make_estimator(
 ) -> replicate.Estimator:
     """Makes the Estimator of a model_fn on the towers of a plan.
 
-    Args:
-      model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Devices of the towers.
-      settings: Settings of the run.
-      params: Of the model_fn.
-      train_distribute: As for `run`.
-
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
     """
@@ -236,13 +229,6 @@ def dry_run(
     """Prints the differences between loss and gradients on all towers and on one. Trains nothing.
 
     Random numbers that a model draws differ between towers, and so do gradients that use them.
-
-    Args:
-      model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Devices of the towers.
-      data: Data of the compared batch.
-      settings: Settings of the run.
-      params: Of the model_fn.
     """
     show_plan(plan, data, settings.batch_size, params)
     check = replicate.check_replication(
@@ -268,12 +254,7 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
-    Writes config.json when training begins.
-
-    Args:
-      estimator: Continues from its latest checkpoint.
-      data: Training set and test set.
-      settings: Settings of the run. A checkpoint at the last step is not trained further.
+    Writes config.json when training begins. A checkpoint at the last step is not trained further.
 
     Returns:
       The results of the last evaluations, named "train" and "test".
@@ -301,11 +282,6 @@ def ends_of_training(step: int, every: int, train_steps: int) -> list[int]:
 
     There is one call, unless the run starts between two evaluations. Then the first call ends at
     the next one, so that evaluations are at multiples of their interval.
-
-    Args:
-      step: The step at which the run starts.
-      every: Steps between two evaluations.
-      train_steps: The last step.
     """
     following = -(-step // every) * every
     return [following, train_steps] if step < following < train_steps else [train_steps]
@@ -316,12 +292,8 @@ def train_in_cluster(
 ) -> Results:
     """Trains in the role of this process in the cluster.
 
-    The chief writes config.json when training begins.
-
-    Args:
-      estimator: Its config describes the cluster.
-      data: Training set and test set. Workers read the former in different orders.
-      settings: Settings of the run. The batch size is that of one worker.
+    The chief writes config.json when training begins. Workers read the training set in different
+    orders; the batch size is that of one worker.
 
     Returns:
       The results of an evaluation of the last checkpoint by the chief, named "train" and "test";
@@ -363,14 +335,7 @@ class EvaluateCheckpoints(v1.train.CheckpointSaverListener):
     def __init__(
         self, evaluate: Callable[[], Mapping[str, Any]], every: int, last_step: int, first_step: int
     ) -> None:
-        """Keeps the evaluation and its steps.
-
-        Args:
-          evaluate: Evaluates the newest checkpoint, and returns the results by name.
-          every: Steps between two evaluations.
-          last_step: The step to train to, which is evaluated in any case.
-          first_step: The step at which the run starts.
-        """
+        """Keeps the evaluation and its steps. The last step is evaluated in any case."""
         self.results: Mapping[str, Any] = {}
         self._evaluate = evaluate
         self._every = every
@@ -423,13 +388,7 @@ def metrics(result: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def show_results(estimator: replicate.Estimator, results: Results, title: str) -> None:
-    """Draws the curves, and prints the metrics and where everything is.
-
-    Args:
-      estimator: The trained Estimator.
-      results: Its last evaluations, with at least one metric.
-      title: Of the picture.
-    """
+    """Draws the curves, and prints the metrics and where everything is."""
     folder = estimator.model_dir
     picture = f"{folder}/curves.png"
     metric, _ = metrics(next(iter(results.values())))[0]

@@ -44,11 +44,7 @@ class Columns(NamedTuple):
 
 
 def make_columns(table: tables.Table) -> Columns:
-    """Makes the feature columns of a table.
-
-    Args:
-      table: Its training set gives the edges of buckets, means and deviations.
-    """
+    """Makes the feature columns of a table, whose training set gives buckets and means."""
     buckets = [
         tables.bucketized_column(table, key, _BUCKETS) for key in table.columns[:_BUCKETIZED]
     ]
@@ -63,13 +59,7 @@ def make_columns(table: tables.Table) -> Columns:
 def make_estimator(
     table: tables.Table, devices: Sequence[str] | None, progress: str
 ) -> replicate.DNNLinearCombinedClassifier:
-    """Makes the Estimator that the flags describe.
-
-    Args:
-      table: The table.
-      devices: Devices of the towers; None for a graph without towers.
-      progress: How progress is shown.
-    """
+    """Makes the Estimator that the flags describe."""
     columns = make_columns(table)
     v1 = tf.compat.v1
     return replicate.DNNLinearCombinedClassifier(
@@ -100,11 +90,6 @@ def train_and_evaluate(
     """Trains up to --train_steps, and evaluates on the way and at the end.
 
     Writes config.json when training begins.
-
-    Args:
-      estimator: Continues from its latest checkpoint.
-      evaluator: The same, without towers and without progress.
-      table: Training set and test set.
 
     Returns:
       The accuracy of each set at the end, by its name, "train" or "test".

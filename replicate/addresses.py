@@ -22,10 +22,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 def connect(address: str, timeout_secs: float) -> socket.socket:
     """Returns a connection to "host:port", to be closed by the caller.
 
-    Args:
-      address: Address to connect to.
-      timeout_secs: Longest time to connect, and for each later operation on the connection, in
-        seconds.
+    `timeout_secs` limits the connecting and each later operation on the connection.
 
     Raises:
       OSError: Nothing listens there, the host is unknown, or the time is over.
@@ -40,10 +37,6 @@ def connect(address: str, timeout_secs: float) -> socket.socket:
 
 def is_listening(address: str, timeout_secs: float) -> bool:
     """Returns True if something accepts connections at "host:port".
-
-    Args:
-      address: Address to test.
-      timeout_secs: Longest time to connect, in seconds.
 
     Raises:
       ValueError: The text after the last colon is not a number.

@@ -6,7 +6,7 @@ keyword receives all of them. `Estimator` and `replicate_model_fn` call a model_
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from replicate._types import ModelFn, Nest, Spec
 from replicate.errors import ArgumentTypeError
@@ -32,31 +32,14 @@ def check_model_fn(model_fn: ModelFn) -> None:
 
 
 def takes(model_fn: ModelFn, name: str) -> bool:
-    """Returns True if a model_fn receives an argument.
-
-    Args:
-      model_fn: A model_fn that `check_model_fn` accepts.
-      name: "labels", "mode", "params" or "config".
-    """
+    """Returns True if a checked model_fn receives the argument labels, mode, params or config."""
     return name in _model_arguments(model_fn)
 
 
 def call_model_fn(
     model_fn: ModelFn, features: Nest, labels: Nest, mode: str, params: Any, config: Any
 ) -> Spec:
-    """Calls a model_fn with features and those of the other arguments that it names.
-
-    Args:
-      model_fn: A model_fn that `check_model_fn` accepts.
-      features: Features of the batch, given by name if the function allows that.
-      labels: Its labels.
-      mode: One of `ModeKeys`.
-      params: The user's parameters.
-      config: The run's settings.
-
-    Returns:
-      What the function returns.
-    """
+    """Calls a checked model_fn with features and those of the other arguments that it names."""
     given = {"labels": labels, "mode": mode, "params": params, "config": config}
     arguments = {name: given[name] for name in _model_arguments(model_fn)}
     if _takes_by_name(model_fn, "features"):
@@ -123,3 +106,14 @@ def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
     if name in parameters:
         return parameters[name].kind in by_name
     return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Checks an argument that takes one of the strings of a Literal type.
+
+    Raises:
+      ValueError: The value is not one of the choices.
+    """
+    if value not in get_args(choices):
+        accepted = ", ".join(map(repr, get_args(choices)))
+        raise ValueError(f"{name} must be one of {accepted}; got {value!r}.")

@@ -59,13 +59,7 @@ print(json.dumps(found))
 
 
 class Finding(NamedTuple):
-    """One line of the report.
-
-    Attributes:
-      label: Subject of the check.
-      text: Result of the check.
-      is_wrong: True if the user should correct it.
-    """
+    """One line of the report: a subject, and the result of its check."""
 
     label: str
     text: str
@@ -73,11 +67,7 @@ class Finding(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the report and returns the exit code.
-
-    Args:
-      arguments: Command line without the program's name.
-    """
+    """Prints the report and returns the exit code."""
     if arguments and arguments[0].startswith("-"):
         is_help = arguments[0] in ("-h", "--help")
         print(__doc__ if is_help else f"replicate.doctor: no flag {arguments[0]} is known")
@@ -91,11 +81,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(folders: Sequence[str]) -> Iterator[Finding]:
-    """Yields all findings.
-
-    Args:
-      folders: Directories to check, beside the current one and that of temporary files.
-    """
+    """Yields all findings, on these folders, too, beside the current one and the temporary one."""
     yield Finding("python", f"{platform.python_version()}  {sys.executable}")
     yield Finding("system", f"{platform.platform()}  {os.cpu_count()} processors")
     yield from packages(importlib.metadata.packages_distributions())
@@ -108,11 +94,7 @@ def report(folders: Sequence[str]) -> Iterator[Finding]:
 
 
 def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Yields versions and conflicting packages.
-
-    Args:
-      owners: Import name -> distributions that have installed it.
-    """
+    """Yields versions and conflicting packages, by the distributions of each import name."""
     for name in (_DISTRIBUTION, *_LIBRARIES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             yield Finding(name, importlib.metadata.version(name))

@@ -131,7 +131,6 @@ class TrainingInterrupted(SystemExit):
     """
 
     def __init__(self, signum: int, step: int, checkpoint: str):
-        """Stores the signal, and the last step with its checkpoint."""
         super().__init__(signal_exit_code(signum))
         self.signum = signum
         self.step = step

@@ -20,10 +20,7 @@ def is_keras_optimizer(value: Any) -> bool:
 
 
 def check_not_eager(what: str) -> None:
-    """Refuses a call where operations run eagerly.
-
-    Args:
-      what: The call and its argument, as "x was called with y".
+    """Refuses a call, `what` as in "x was called with y", where operations run eagerly.
 
     Raises:
       ValueError: No graph is being built.
@@ -38,10 +35,6 @@ def check_not_eager(what: str) -> None:
 
 def check_no_keras_model(what: str, model_fn: Any) -> None:
     """Refuses a Keras model or layer in place of a model_fn.
-
-    Args:
-      what: Name of the call, for the error.
-      model_fn: The argument.
 
     Raises:
       TypeError: It is a model or layer of any Keras, or a class of these.
@@ -59,10 +52,6 @@ def check_no_keras_model(what: str, model_fn: Any) -> None:
 def check_no_keras_optimizer(what: str, optimizer: Any) -> None:
     """Refuses an optimizer of Keras, or a class of these.
 
-    Args:
-      what: Name of the call, for the error.
-      optimizer: The argument.
-
     Raises:
       TypeError: It is an optimizer of any Keras.
     """
@@ -76,11 +65,7 @@ def check_no_keras_optimizer(what: str, optimizer: Any) -> None:
 
 @contextlib.contextmanager
 def eager_captures_explained(function: str, things: str) -> Iterator[None]:
-    """Explains the error of a function of the user that uses eager objects in a graph.
-
-    Args:
-      function: Role of the function, such as "input_fn".
-      things: Objects that the function may have captured, in the plural.
+    """Explains the error of a user's function that uses eager objects, `things`, in a graph.
 
     Raises:
       ValueError: The function captured an eager Tensor.

@@ -10,11 +10,9 @@ from pathlib import Path
 
 
 def leads_out(path: str | Path, folder: str | Path) -> bool:
-    """Returns True if a path in a directory is a symbolic link, or lies behind one, to elsewhere.
+    """Returns True if a path in a folder is a symbolic link, or lies behind one, to elsewhere.
 
-    Args:
-      path: Path that begins with `folder`; it need not exist.
-      folder: The directory, which may be a link itself.
+    The path need not exist. The folder may be a link itself.
     """
     if "://" in str(folder):
         return False

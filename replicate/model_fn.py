@@ -19,13 +19,12 @@ from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor, Variable
-from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
 from replicate.batch.one_each import is_group, shards_of_group
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
-from replicate.calling import call_model_fn, check_model_fn, takes
+from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
 from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
@@ -176,51 +175,29 @@ def replicate_model_fn(
 
 
 def with_loss_reduction(model_fn: ModelFn, loss_reduction: str) -> ModelFn:
-    """Tells the reduction of the examples' losses of a model_fn to an Estimator that replicates it.
-
-    Args:
-      model_fn: A function, which is returned.
-      loss_reduction: As for `replicate_model_fn`.
-    """
+    """Notes for an Estimator that replicates it how a model_fn reduces the examples' losses."""
     setattr(model_fn, _REDUCTION, loss_reduction)
     return model_fn
 
 
 def loss_reduction_of(model_fn: ModelFn) -> str | None:
-    """Returns the reduction of the examples' losses of a model_fn, None if nobody has told it.
-
-    Args:
-      model_fn: A function.
-    """
+    """Returns the reduction of the examples' losses of a model_fn, None if nobody has told it."""
     return getattr(model_fn, _REDUCTION, None)
 
 
 def mark_replicated(model_fn: ModelFn) -> ModelFn:
-    """Marks a model_fn that builds towers, so that an Estimator builds no towers around it.
-
-    Args:
-      model_fn: A function, which is returned.
-    """
+    """Marks a model_fn that builds towers, so that an Estimator builds no towers around it."""
     setattr(model_fn, _MARK, True)
     return model_fn
 
 
 def is_replicated(model_fn: ModelFn) -> bool:
-    """Returns True for a model_fn that builds towers.
-
-    Args:
-      model_fn: A function.
-    """
+    """Returns True for a model_fn that builds towers."""
     return getattr(model_fn, _MARK, False)
 
 
 def replicated_like(model_fn: ModelFn, inner: ModelFn) -> ModelFn:
-    """Returns a model_fn about which all is known that is known about one that it calls.
-
-    Args:
-      model_fn: A function that calls the other.
-      inner: The other.
-    """
+    """Returns a model_fn about which all is known that is known about `inner`, which it calls."""
     same = functools.partial(model_fn)
     for function in (inner, model_fn):
         for name in _KNOWN:
@@ -297,11 +274,7 @@ def build_towers(
 ) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
-    Args:
-      model_fn: The user's function, as a function of features and labels.
-      shards: One shard for each tower.
-      scopes: Scopes of the towers.
-      statistics: Merges the towers' batch statistics; None where these do not change.
+    Without `statistics`, batch statistics do not change.
 
     Raises:
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make

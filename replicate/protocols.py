@@ -79,8 +79,7 @@ class Workers(Protocol):
     def share(self, averages: bool) -> Tensor:
         """Returns the factor of this worker's losses in their sum over workers, float64 [].
 
-        Args:
-          averages: True if losses are means over rows; False if they are sums.
+        `averages` is True if losses are means over rows, False if they are sums.
         """
 
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:

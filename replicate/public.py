@@ -47,9 +47,9 @@ from replicate.canned.heads import (
 from replicate.canned.kmeans import KMeansClustering
 from replicate.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
 from replicate.canned.linear_part import linear_logit_fn_builder
-from replicate.canned.logit_fns import call_logit_fn
 from replicate.canned.network import dnn_logit_fn_builder
 from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
+from replicate.canned.parts import call_logit_fn
 from replicate.comparison.check import ReplicationCheck, check_replication
 from replicate.comparison.differences import Difference
 from replicate.errors import (

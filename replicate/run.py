@@ -19,10 +19,7 @@ _USAGE = "Usage: python -m replicate.run PROGRAM.py [ARGUMENTS]"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs a program in this process.
-
-    Args:
-      arguments: Path of the program, and what it finds in `sys.argv` after its name.
+    """Runs a program, the first of the arguments, in this process. The others are its own.
 
     Raises:
       SystemExit: There is no program, or it ends by itself.

@@ -138,10 +138,6 @@ class EstimatorSpec(_Fields):
 def checked_hooks(argument: str, hooks: Iterable[Any] | None) -> tuple[Any, ...]:
     """Returns hooks as a tuple.
 
-    Args:
-      argument: Name of the caller's argument, for errors.
-      hooks: Instances of `tf.compat.v1.train.SessionRunHook`, or None for none.
-
     Raises:
       TypeError: `hooks` is not iterable, or an element is not a hook.
     """

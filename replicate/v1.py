@@ -38,7 +38,6 @@ class _Classifier(_Estimator):
     """Defaults of classifiers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
         super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
 
@@ -46,7 +45,6 @@ class _Regressor(_Estimator):
     """Defaults of regressors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
         super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
 

@@ -6,7 +6,7 @@
 A page has a table between two marks, `<!-- names: tf.estimator -->` and `<!-- end of names -->`.
 After the colon stand packages whose rows the table has, or, with a minus, leaves out. "gone from
 kfac", "settings of kfac" and "methods of kfac" stand for the names in `kfac.moved_names` and
-`kfac.old_hooks`, and "plain" for what to write without replicate.
+`kfac.old_hooks`.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from pathlib import Path
 from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, SETTINGS
 from kfac.old_hooks import OLD_HOOKS
 from replicate.compat.table import TABLE, Row
-from replicate.compat.table.plain import PLAIN
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "howto"
 MARKED = re.compile(
@@ -134,15 +133,6 @@ def as_code(text: str) -> str:
     return marked.replace("|", r"\|")
 
 
-def _plain() -> Iterator[str]:
-    yield from ("| old | in plain TensorFlow |", "|---|---|")
-    groups: dict[str, list[str]] = {}
-    for old, new in PLAIN.items():
-        groups.setdefault(new, []).append(old)
-    for new, names in groups.items():
-        yield f"| {_names(names)} | {as_code(new)} |"
-
-
 def _moved() -> Iterator[str]:
     yield from ("| there | here |", "|---|---|")
     for module, names in REPLACEMENTS.items():
@@ -172,7 +162,6 @@ def _moved_lines(owner: str, names: Mapping[str, str]) -> Iterator[str]:
 
 
 _TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
-    "plain": _plain,
     "gone from kfac": _moved,
     "settings of kfac": _settings,
     "methods of kfac": _hooks,

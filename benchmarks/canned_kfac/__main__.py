@@ -40,13 +40,7 @@ _COLUMNS = (
 
 
 class Result(NamedTuple):
-    """An optimizer on a problem.
-
-    Attributes:
-      rate: The best number.
-      steps: Median steps to the target, or None if it is not reached.
-      trainings: The timed trainings, in turn with those of others; none if it is not reached.
-    """
+    """An optimizer on a problem: the best rate, and median steps to the target, if reached."""
 
     rate: float
     steps: int | None

@@ -40,11 +40,7 @@ class Problem(NamedTuple):
 
 
 def load(name: str, data_dir: str | None) -> Problem:
-    """Loads a problem.
-
-    Args:
-      name: One of `BUNDLED`, or MNIST.
-      data_dir: Folder of MNIST's four IDX files; needed for MNIST only.
+    """Loads a problem: one of `BUNDLED`, or MNIST with the folder of its four IDX files.
 
     Raises:
       ValueError: The folder is missing, or is not that of MNIST.

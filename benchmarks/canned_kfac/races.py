@@ -97,12 +97,7 @@ class Curves:
     """The training graph of an optimizer, whose tuned number is fed."""
 
     def __init__(self, problem: Problem, name: str) -> None:
-        """Builds the graph.
-
-        Args:
-          problem: The problem.
-          name: A key of `OPTIMIZERS`.
-        """
+        """Builds the graph."""
         self._problem = problem
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(1)
@@ -147,14 +142,7 @@ class Curves:
 
 
 def time_training(problem: Problem, name: str, rate: float, steps: int) -> Training:
-    """Times a training by an Estimator, in a new directory.
-
-    Args:
-      problem: The problem.
-      name: A key of `OPTIMIZERS`.
-      rate: The tuned number.
-      steps: Number of steps.
-    """
+    """Times a training by an Estimator, with a tuned rate, in a new directory."""
     with tempfile.TemporaryDirectory() as folder:
         estimator = make_estimator(problem, OPTIMIZERS[name][0](lambda: rate), folder)
         clock, before = _StepTimes(), _now()
@@ -184,10 +172,6 @@ def best(curves: Mapping[float, Sequence[Curve]], target: float) -> tuple[float,
 
     The median is None if most of the runs do not reach the target; the number is then that with the
     lowest median loss.
-
-    Args:
-      curves: Runs by tuned number.
-      target: Loss to reach.
     """
 
     def middle(values: Sequence[float]) -> float:

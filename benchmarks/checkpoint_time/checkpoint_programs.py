@@ -161,7 +161,6 @@ class Timed:
     """Method of a `Way` as a `harness.Program`."""
 
     def __init__(self, way: Way, method: str) -> None:
-        """Takes the way and the name of the method."""
         self._call = getattr(way, method)
 
     def run(self, steps: int) -> float:

@@ -12,21 +12,17 @@ from unittest import mock
 import tensorflow as tf
 
 import replicate
-from replicate.estimator.new_graph import begin_graph
+from replicate.estimator.session_options import begin_graph
 
 v1 = tf.compat.v1
 
 
 @contextlib.contextmanager
 def gpu_graph(gpus: int) -> Iterator[Any]:
-    """Makes a graph the default one and yields it.
+    """Makes a graph for so many GPUs the default one and yields it.
 
-    It begins like an Estimator's graph, with a global step on the CPU.
-
-    Conditionals are made of `Switch` and `Merge`, as TensorFlow has them when it places a graph.
-
-    Args:
-      gpus: Number of GPUs in TensorFlow's list of devices.
+    It begins like an Estimator's graph, with a global step on the CPU. Conditionals are made of
+    `Switch` and `Merge`, as TensorFlow has them when it places a graph.
     """
     with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
         begin_graph(replicate.RunConfig())

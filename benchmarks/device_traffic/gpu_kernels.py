@@ -15,12 +15,7 @@ Operation = Any
 
 
 class Kernel(NamedTuple):
-    """GPU kernel of one operation.
-
-    Attributes:
-      host_inputs: Numbers of the inputs that are in the memory of the CPU.
-      host_outputs: Numbers of the outputs that are in the memory of the CPU.
-    """
+    """GPU kernel of one operation: numbers of its inputs and outputs in the memory of the CPU."""
 
     host_inputs: frozenset[int]
     host_outputs: frozenset[int]
@@ -31,7 +26,6 @@ class GpuKernels:
     """Table of GPU kernels."""
 
     def __init__(self) -> None:
-        """Reads the table."""
         table = json.loads(TABLE.read_text(encoding="utf-8"))
         self.tensorflow: str = table["tensorflow"]
         """Version of TensorFlow that registered the kernels."""

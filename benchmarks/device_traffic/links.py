@@ -10,10 +10,9 @@ if TYPE_CHECKING:
 
 
 class Links(NamedTuple):
-    """Bytes on links. Tensors whose size is not static count as 0.
+    """Bytes on links, by (source, target) as in ("GPU:0", "CPU:0").
 
-    Attributes:
-      bytes: Bytes by (source, target), such as ("GPU:0", "CPU:0").
+    Tensors whose size is not static count as 0.
     """
 
     bytes: Mapping[tuple[str, str], int]
@@ -53,12 +52,7 @@ class Links(NamedTuple):
 
 
 def of(crossings: Iterable[Crossing], scope: str = "") -> Links:
-    """Returns the links of crossings.
-
-    Args:
-      crossings: Tensors that cross.
-      scope: Name scope. Only tensors that an operation in it needs are counted.
-    """
+    """Returns the links of crossings that operations in a name scope need."""
     found: dict[tuple[str, str], int] = {}
     for each in crossings:
         if any(name.startswith(scope) for name in each.consumers):

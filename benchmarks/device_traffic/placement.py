@@ -30,13 +30,7 @@ def place(
     has_gpu_kernel: Callable[[Operation], bool],
     default: str = "GPU:0",
 ) -> Devices:
-    """Returns the device of each operation of a graph.
-
-    Args:
-      operations: All operations of the graph.
-      has_gpu_kernel: Function that returns True for an operation that a GPU can run.
-      default: Device of operations that request none.
-    """
+    """Returns the device of each operation of a graph, where some request none."""
     groups = _groups(operations)
     placed: dict[Operation, str] = {}
     free: list[Operation] = []

@@ -37,14 +37,7 @@ FLAGS = flags.FLAGS
 
 
 class Measured(NamedTuple):
-    """Traffic of a step with one reduction.
-
-    Attributes:
-      variables: Placement of the variables.
-      towers: Number of towers.
-      reduction: The reduction.
-      traffic: Traffic of the whole step.
-    """
+    """Traffic of a step with one reduction."""
 
     variables: str
     towers: int
@@ -53,12 +46,7 @@ class Measured(NamedTuple):
 
 
 def row(measured: Measured, unit: float) -> str:
-    """Returns a line of the table.
-
-    Args:
-      measured: Traffic of a step.
-      unit: Bytes of the unit in which bytes are shown.
-    """
+    """Returns a line of the table."""
     found = links.of(measured.traffic.crossings, SCOPE)
     gpus = [f"GPU:{index}" for index in range(measured.towers)]
     sizes = [
@@ -82,13 +70,7 @@ def row(measured: Measured, unit: float) -> str:
 def measure(
     model: str, towers: Sequence[int], placements: Sequence[str] = PLACEMENTS
 ) -> Iterator[Measured]:
-    """Yields the traffic of a model's step with each placement, number of towers and reduction.
-
-    Args:
-      model: Key of `steps.REDUCED`.
-      towers: Numbers of towers.
-      placements: Placements of the variables.
-    """
+    """Yields the traffic of a model's step with each placement, number of towers and reduction."""
     from benchmarks.device_traffic import steps  # noqa: PLC0415
     from model_deploy import GradientReduction  # noqa: PLC0415
 

@@ -55,13 +55,10 @@ class Step:
 def traffic(
     name: str, towers: int, *, with_summaries: bool = False, with_inverses: bool = True
 ) -> Traffic:
-    """Builds the graph of a step and returns its traffic.
+    """Builds the graph of a step, one of `NAMES`, and returns its traffic.
 
-    Args:
-      name: One of `NAMES`.
-      towers: Number of towers or clones, each on its own GPU.
-      with_summaries: True for a step that writes summaries.
-      with_inverses: True for a step in which K-FAC computes new inverses.
+    Each tower or clone has its own GPU. `with_inverses` is for a step in which K-FAC computes new
+    inverses.
     """
     build = _clones if name == CLONES else functools.partial(_towers, STEPS[name])
     with gpu_graph(towers) as graph:
@@ -75,12 +72,9 @@ def traffic(
 
 
 def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
-    """Builds the graph of a step with towers and returns its traffic.
+    """Builds the graph of a step with towers, each on its own GPU, and returns its traffic.
 
-    Args:
-      step: Settings of the step.
-      towers: Number of towers, each on its own GPU.
-      scope: Name scope. Only tensors that operations in it need count as transfers.
+    Only tensors that operations in the name scope need count as transfers.
     """
     with gpu_graph(towers) as graph:
         fetches = _towers(step, towers)

@@ -59,11 +59,6 @@ class Stray(NamedTuple):
     """Operation that requests a GPU but has no kernel for it, so it runs on the CPU.
 
     All operations that are colocated with it run there, too.
-
-    Attributes:
-      name: Its name.
-      kind: Its type.
-      device: The GPU that it requests.
     """
 
     name: str
@@ -104,14 +99,7 @@ class Traffic(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """Dependency of an executed operation.
-
-    Attributes:
-      source: Operation that comes first.
-      target: Operation that depends on it.
-      tensor: The tensor, or None for a control dependency.
-      memories: Memories at both ends.
-    """
+    """Dependency of an executed operation."""
 
     source: Operation
     target: Operation
@@ -137,13 +125,10 @@ def measure(
     scope: str = "",
     rare: Callable[[Tensor], bool] = lambda tensor: False,
 ) -> Traffic:
-    """Returns the traffic of a step.
+    """Returns the traffic of a step that runs some operations of a graph.
 
-    Args:
-      operations: All operations of the graph, in order of creation.
-      fetches: Operations that a step runs.
-      scope: Name scope. Only tensors that operations in it need count as transfers.
-      rare: Selects outputs of `Switch` that are dead in the step.
+    Only tensors that operations in the name scope need count as transfers. `rare` selects outputs
+    of `Switch` that are dead in the step.
     """
     kernels = GpuKernels()
     found = {operation: kernels.find(operation) for operation in operations}
@@ -175,12 +160,7 @@ def computed_before(operations: Iterable[Operation]) -> set[Operation]:
 def dead_operations(
     operations: Iterable[Operation], is_dead: Callable[[Tensor], bool]
 ) -> set[Operation]:
-    """Returns operations that do not run because what they need is dead.
-
-    Args:
-      operations: All operations of the graph, in order of creation.
-      is_dead: Selects outputs of `Switch` that are dead.
-    """
+    """Returns operations of a graph that do not run because what they need is dead."""
     dead: set[Operation] = set()
     for operation in operations:
         missing = [tensor.op in dead or is_dead(tensor) for tensor in operation.inputs]
@@ -193,13 +173,7 @@ def dead_operations(
 def executed_operations(
     operations: Iterable[Operation], fetches: Iterable[Operation], skipped: set[Operation]
 ) -> list[Operation]:
-    """Returns the operations that a step runs.
-
-    Args:
-      operations: All operations of the graph, in order of creation.
-      fetches: Operations that the step runs.
-      skipped: Operations that are computed before it, or do not run.
-    """
+    """Returns the operations that a step runs, without those that are skipped."""
     needed: set[Operation] = set()
     waiting = [each for each in fetches if each not in skipped]
     while waiting:

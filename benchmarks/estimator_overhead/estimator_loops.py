@@ -22,7 +22,6 @@ class Clock(v1.train.SessionRunHook):
     """Hook like those of users, called around every step. Records the time of each block."""
 
     def __init__(self) -> None:
-        """Starts at step 0."""
         self.steps = 0
         self.times: list[float] = []
 

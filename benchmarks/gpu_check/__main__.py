@@ -31,15 +31,7 @@ def check(
     folder: pathlib.Path,
     slowdown: float = 1.0,
 ) -> dict[str, Outcome]:
-    """Runs parts one after the other, prints a line for each, and returns their outcomes.
-
-    Args:
-      names: Names of parts.
-      gpus: GPUs of this machine.
-      devices: Devices of the towers.
-      folder: Folder of logs and outcomes.
-      slowdown: Factor of the time limits.
-    """
+    """Runs parts one after the other, prints a line for each, and returns their outcomes."""
     outcomes = {}
     for name in names:
         started = time.monotonic()

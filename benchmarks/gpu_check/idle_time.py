@@ -16,13 +16,7 @@ _KERNELS = re.compile(r"/stream:|/memcpy")
 
 
 class Interval(NamedTuple):
-    """Run of an op.
-
-    Attributes:
-      start: Nanoseconds.
-      end: Nanoseconds.
-      op: Name of the op.
-    """
+    """Run of an op."""
 
     start: int
     end: int
@@ -30,14 +24,7 @@ class Interval(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Time in which a device runs nothing.
-
-    Attributes:
-      start: Nanoseconds.
-      end: Nanoseconds.
-      before: Op that ended last.
-      after: Op that starts next.
-    """
+    """Time in which a device runs nothing."""
 
     start: int
     end: int
@@ -64,11 +51,7 @@ class DeviceTrace(NamedTuple):
 
 
 def read_trace(step_stats: Any) -> dict[str, DeviceTrace]:
-    """Returns the intervals of each device, such as "GPU:0".
-
-    Args:
-      step_stats: `StepStats` of a run with full trace.
-    """
+    """Returns the intervals of each device, such as "GPU:0", in a run with full trace."""
     ops: dict[str, list[Interval]] = defaultdict(list)
     kernels: dict[str, list[Interval]] = defaultdict(list)
     for stats in step_stats.dev_stats:

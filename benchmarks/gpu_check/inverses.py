@@ -65,7 +65,6 @@ class Inversion:
     """A function of M + d·I on a device, in a variable, as K-FAC's factors keep it."""
 
     def __init__(self, method: str, size: int, device: str) -> None:
-        """Builds the update. Call this in a graph."""
         self.matrix = v1.placeholder(tf.float32, [size, size])
         self.damping = v1.placeholder(tf.float32, [])
         name = f"{method}_{size}"
@@ -94,11 +93,6 @@ def invert(
 
     Only the inverses without TensorFloat-32 have a limit. With it, an inverse may be as coarse as
     the products that it is made of, so the report shows it and does not judge it.
-
-    Args:
-      devices: The first of them computes.
-      methods: Values of `CurvatureConfig.inverse_method`.
-      sizes: Rows of the matrices.
     """
     with tf.Graph().as_default(), v1.Session() as session:
         inversions = {

@@ -37,7 +37,6 @@ class HalfPrecision(tower_models.Model):
     """A model that computes its logits in float16, from float32 parameters and features."""
 
     def __init__(self, model: tower_models.Model) -> None:
-        """Takes the model."""
         self.parameters = model.parameters
         self.batch = model.batch
         self._model = model

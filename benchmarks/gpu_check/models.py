@@ -27,7 +27,6 @@ class ConvNet(tower_models.Model):
     """Two 3×3 convolutions with tanh and average pooling, and a linear layer."""
 
     def __init__(self, batch_size: int = BATCH_SIZE) -> None:
-        """Takes the batch size."""
         self._features = (SIDE // 4) ** 2 * 16
         self.parameters = {
             **initial_layer("conv1", 3, 3, 1, 8),
@@ -50,7 +49,6 @@ class Mlp(tower_models.Model):
     """Fully connected network 256-128-64-10 with tanh."""
 
     def __init__(self, batch_size: int = BATCH_SIZE) -> None:
-        """Takes the batch size."""
         self.parameters = {
             **initial_layer("hidden1", SIDE * SIDE, 128),
             **initial_layer("hidden2", 128, 64),

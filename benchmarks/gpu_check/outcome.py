@@ -19,13 +19,7 @@ class Verdict(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Figures of a part.
-
-    Attributes:
-      title: Line above the table.
-      columns: Heads of the columns.
-      rows: Cells of the rows.
-    """
+    """Figures of a part."""
 
     title: str
     columns: Sequence[str]
@@ -34,14 +28,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Outcome of a part.
-
-    Attributes:
-      verdict: Verdict.
-      summary: One line: the result, the error, or the reason of a skip.
-      tables: Figures.
-      seconds: Duration of the part.
-    """
+    """Outcome of a part."""
 
     verdict: Verdict
     summary: str

@@ -49,13 +49,7 @@ Steps: TypeAlias = Mapping[str, Sequence[Step]]
 
 
 def trace(devices: Devices, steps: int = STEPS, side: int = 28) -> Outcome:
-    """Traces the ConvNet. Fails if a device of a tower runs no op.
-
-    Args:
-      devices: Devices of the towers.
-      steps: Traced steps of each optimizer.
-      side: Pixels of a side of the images.
-    """
+    """Traces the ConvNet, each optimizer's steps. Fails if a device of a tower runs no op."""
     model = tower_models.ConvNet(side, BATCH_SIZE)
     stats = {
         name: _trace(Training(model, devices.names, OPTIMIZERS[name]), steps)

@@ -26,13 +26,7 @@ BLOCK = step_programs.INVERT_EVERY
 
 
 def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODELS) -> Outcome:
-    """Times the programs. There is no limit: the part fails only if a program does.
-
-    Args:
-      devices: Devices of the towers.
-      rounds: Blocks of each program.
-      models: Models of `benchmarks.kfac_step`.
-    """
+    """Times the programs. There is no limit: the part fails only if a program does."""
     of_kfac = {model: _time_kfac(model, devices.names[0], rounds) for model in models}
     of_towers = _time_towers(devices, rounds)
     kfac_rows = [
@@ -71,13 +65,7 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
 def time_reductions(
     devices: Devices, rounds: int, model: tower_models.Model | None = None
 ) -> Mapping[str, Sequence[float]]:
-    """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`.
-
-    Args:
-      devices: Devices of the towers.
-      rounds: Blocks of each program.
-      model: Model to train; None for a `WideMlp`.
-    """
+    """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
     programs = {
         way: tower_programs.GraphProgram(
             model or WideMlp(),

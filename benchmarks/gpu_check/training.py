@@ -68,14 +68,7 @@ class Training:
         prepare: Preparation,
         loss_scale: replicate.DynamicLossScale | None = None,
     ) -> None:
-        """Builds the graph and initializes the variables.
-
-        Args:
-          model: Model and batch.
-          devices: Device of each tower.
-          prepare: Prepares the optimizer.
-          loss_scale: Argument of `TowerOptimizer`.
-        """
+        """Builds the graph and initializes the variables."""
 
         def model_fn(features: Any, labels: Any, mode: str) -> Any:
             logits = model.logits(tower_programs.get_variables(model), features)

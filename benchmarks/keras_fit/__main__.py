@@ -35,9 +35,7 @@ def define_flags() -> None:
 def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
     """Returns the learning rate that reaches the lowest loss of all first.
 
-    Args:
-      curves: Curves by learning rate.
-      losses: Losses to reach, falling. A rate that reaches more of them is better.
+    A rate that reaches more of the losses, which fall, is better.
     """
 
     def rank(rate: float) -> tuple[float, float, float]:

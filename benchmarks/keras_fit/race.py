@@ -20,13 +20,7 @@ MEASURED = 10_000
 
 
 class Curve(NamedTuple):
-    """The training loss over a run.
-
-    Attributes:
-      steps: Steps before each measurement.
-      seconds: Seconds of training before each.
-      losses: Mean loss, in nats.
-    """
+    """The training loss over a run."""
 
     steps: list[int]
     seconds: list[float]
@@ -68,15 +62,7 @@ def network(features: int) -> Any:
 
 
 def train(optimizer: Any, x: np.ndarray, y: np.ndarray, steps: int, every: int) -> Curve:
-    """Returns the curve of one run.
-
-    Args:
-      optimizer: Optimizer of Keras 3.
-      x: Training inputs, float32 [examples, features].
-      y: Class numbers, int [examples].
-      steps: Number of steps.
-      every: Steps between two measurements.
-    """
+    """Returns the curve of a run of a Keras 3 optimizer, measured every so many steps."""
     model = network(x.shape[1])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=optimizer, loss=loss)

@@ -53,11 +53,9 @@ def device_lines(towers: int, memory: Memory) -> Iterator[str]:
 
 
 def factor_lines(factors: Mapping[int, Sequence[FactorMemory]], shown: int) -> Iterator[str]:
-    """Yields the lines of a Markdown table of the factors that need most memory.
+    """Yields the lines of a Markdown table of the factors that need most memory, by rows.
 
-    Args:
-      factors: The factors by their number of rows, in the order of the table.
-      shown: Number of rows of the table; the last one has all others.
+    The last of the rows that are shown has all others.
     """
     yield from _head("rows", "factors", "averages and inverses, MB", "of all", "work", "such as")
     every = [each for group in factors.values() for each in group]

@@ -77,23 +77,14 @@ class DeviceMemory(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory of K-FAC in a training step.
-
-    Attributes:
-      devices: By device, sorted: "CPU:0", "GPU:0", …
-      factors: All factors, in order of registration.
-    """
+    """Memory of K-FAC in a training step, by device, sorted, and by factor as registered."""
 
     devices: dict[str, DeviceMemory]
     factors: list[FactorMemory]
 
 
 def memory(step: TrainingStep) -> Memory:
-    """Returns the memory of K-FAC by device.
-
-    Args:
-      step: A training step.
-    """
+    """Returns the memory of K-FAC by device."""
     factors = [_of_factor(factor) for factor in step.optimizer.factors]
     velocities = _velocities(step)
     sums = packed_sums(measure(step.operations, step.fetches).crossings)
@@ -116,11 +107,7 @@ def memory(step: TrainingStep) -> Memory:
 
 
 def packed_sums(crossings: Iterable[Crossing]) -> list[Crossing]:
-    """Returns the sums of second moments among the tensors that cross between GPUs.
-
-    Args:
-      crossings: All that crosses in a step.
-    """
+    """Returns the sums of second moments among the tensors that cross between GPUs."""
     return [each for each in crossings if each.route == "GPU>GPU" and _STATISTICS in each.name]
 
 

@@ -16,15 +16,7 @@ v1 = tf.compat.v1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a training step.
-
-    Attributes:
-      network: Name of a network of `examples.slim.networks`.
-      image_size: Height and width of the images, in pixels.
-      classes: Number of classes.
-      batch_per_tower: Number of images of each tower.
-      scale_and_shift: Approximation of the scale and shift of batch normalization.
-    """
+    """Settings of a training step."""
 
     network: str = "resnet_v1_50"
     image_size: int = 224
@@ -34,14 +26,7 @@ class Settings:
 
 
 class TrainingStep(NamedTuple):
-    """A training step.
-
-    Attributes:
-      operations: All operations of the graph, in order of creation.
-      fetches: Operations that the step runs.
-      optimizer: The K-FAC optimizer.
-      variables: The trainable variables.
-    """
+    """A training step: all operations of its graph, in order of creation, and those it runs."""
 
     operations: list[Any]
     fetches: list[Any]
@@ -50,12 +35,7 @@ class TrainingStep(NamedTuple):
 
 
 def build(settings: Settings, towers: int) -> TrainingStep:
-    """Builds a training step: statistics in each step, inverses in every tenth.
-
-    Args:
-      settings: The network and its batch.
-      towers: Number of towers, each on its own GPU.
-    """
+    """Builds a training step: statistics in each step, inverses in every tenth."""
     made: list[kfac.PeriodicInvCovUpdateKfacOpt] = []
 
     def make_optimizer() -> kfac.PeriodicInvCovUpdateKfacOpt:

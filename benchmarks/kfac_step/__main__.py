@@ -19,12 +19,7 @@ FLAGS = flags.FLAGS
 
 
 class Operations(NamedTuple):
-    """Floating-point operations per step.
-
-    Attributes:
-      momentum: Operations of momentum SGD.
-      kfac: Operations of K-FAC, including inverses.
-    """
+    """Floating-point operations per step."""
 
     momentum: float
     kfac: float
@@ -42,12 +37,8 @@ class Operations(NamedTuple):
 class Measurement(NamedTuple):
     """Seconds and operations per step.
 
-    Attributes:
-      model: Name of the model.
-      momentum: Seconds of momentum SGD, by pair of blocks.
-      kfac: Seconds of K-FAC, including inverses, by pair of blocks.
-      textbook: Operations of the textbook algorithm.
-      executed: Executed operations.
+    Seconds are by pair of blocks. Those of K-FAC include inverses. Operations are those of the
+    textbook algorithm, and the executed ones.
     """
 
     model: str

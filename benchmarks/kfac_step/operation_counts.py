@@ -40,11 +40,6 @@ def textbook_operations(
 
     Assumes full products for symmetric matrices, n³ operations per inverse, a separate backward
     pass for sampled targets, and multiplication of every gradient by both inverses.
-
-    Args:
-      sizes: Sizes of the layers.
-      batch_size: Examples in a batch.
-      invert_every: Steps between two computations of the inverses.
     """
     counts: dict[str, float] = collections.defaultdict(float)
     for m, n, locations, is_first in sizes:
@@ -66,12 +61,9 @@ def momentum_operations(counts: dict[str, float]) -> float:
 def executed_operations(metadata: Any) -> float:
     """Counts the multiplications and additions of a traced step.
 
-    Ops that wait for a dead input do not run and are not in a trace. Ops of a loop count as often
-    as they ran, with the shapes of their last run.
-
-    Args:
-      metadata: `RunMetadata` of a step run with `FULL_TRACE` and `output_partition_graphs`. The
-        functions that the step calls must be inlined.
+    Its metadata is of a run with `FULL_TRACE` and `output_partition_graphs`, with functions
+    inlined. Ops that wait for a dead input do not run and are not in a trace. Ops of a loop count
+    as often as they ran, with the shapes of their last run.
     """
     stats = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
     shapes = {

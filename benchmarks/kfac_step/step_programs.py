@@ -29,15 +29,7 @@ class Program:
         momentum_type: str = "regular",
         device: str = "",
     ) -> None:
-        """Builds the graph and initializes the variables.
-
-        Args:
-          model: One of `benchmarks.kfac_step.MODELS`.
-          optimizer: "momentum" or "kfac".
-          batch_size: Examples in a batch.
-          momentum_type: K-FAC argument of that name.
-          device: Device of the model and the optimizer. "" leaves the choice to TensorFlow.
-        """
+        """Builds the graph of a model for "momentum" or "kfac", and initializes the variables."""
         graph = tf.Graph()
         with graph.as_default(), v1.device(device):
             v1.set_random_seed(1)

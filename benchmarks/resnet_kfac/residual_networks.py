@@ -14,13 +14,7 @@ from examples.slim.networks import factory
 
 
 class Network(NamedTuple):
-    """A network and the usual size of its images.
-
-    Attributes:
-      logits: Builds the network; takes images [batch, side, side, 3].
-      side: Height and width of the images, in pixels.
-      batch_size: Examples in a batch.
-    """
+    """A network of images [batch, side, side, 3], their usual side, and a batch size."""
 
     logits: Callable[[Any], Any]
     side: int

@@ -109,14 +109,7 @@ def define_flags(kind: str = "", chosen: Sequence[str] = ()) -> None:
 
 
 def command(name: str, python: str, kind: str, *arguments: str) -> list[str]:
-    """Returns the command line of a rival's program.
-
-    Args:
-      name: Key of `RIVALS`.
-      python: Interpreter of its environment.
-      kind: "steps", "losses" or "starts".
-      arguments: Arguments of the program.
-    """
+    """Returns the command line of a rival's program."""
     program = PROGRAMS / f"{RIVALS[name].prefix}_{kind}.py"
     # -E, -s: ignore PYTHONPATH and the user's packages, which may contain another `kfac`.
     return [python, "-E", "-s", str(program), *arguments]

@@ -37,14 +37,7 @@ class Program:
     def __init__(
         self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
     ) -> None:
-        """Compiles the step, runs some warm-up steps, and starts again.
-
-        Args:
-          digits: Examples and initial weights.
-          race: Settings from `benchmarks.time_to_loss.loss_race`.
-          optimizer: "adam" or "kfac".
-          setting: "adam": learning rate. "kfac": initial damping.
-        """
+        """Compiles the step, runs some warm-up steps, and starts again."""
         loss = _loss(race)
         self._data = jnp.asarray(digits.images), jnp.asarray(digits.labels)
         self._evaluated = tuple(part[: race["evaluated"]] for part in self._data)
@@ -79,7 +72,6 @@ class Adam:
     """Adam with a compiled step."""
 
     def __init__(self, loss: Any, rate: float) -> None:
-        """Takes the loss and the learning rate."""
         self._optimizer = optax.adam(rate)
 
         @jax.jit
@@ -104,7 +96,6 @@ class Kfac:
     """K-FAC with adaptive learning rate, momentum and damping."""
 
     def __init__(self, loss: Any, damping: float, options: Mapping[str, float]) -> None:
-        """Takes the loss, the initial damping, and further arguments of the optimizer."""
         self._optimizer = kfac_jax.Optimizer(
             jax.value_and_grad(loss), l2_reg=0.0, initial_damping=damping, **_ADAPTIVE, **options
         )

@@ -22,9 +22,7 @@ def parameters(start: Sequence[Any]) -> list[tuple[Any, Any]]:
 def convnet_loss(layers: Sequence[tuple[Any, Any]], batch: tuple[Any, Any]) -> Any:
     """Returns the mean cross entropy of two convolutions with pooling and a linear layer.
 
-    Args:
-      layers: Weights and bias of each layer.
-      batch: Images [batch, height, width, 1] and digits [batch].
+    A batch is images [batch, height, width, 1] and digits [batch].
     """
     values, labels = batch
     *convolutions, (weights, bias) = layers
@@ -49,11 +47,7 @@ def autoencoder_loss(
 ) -> Any:
     """Returns the sigmoid cross entropy of an autoencoder, summed over pixels, mean over examples.
 
-    Args:
-      activation: Activation of the hidden layers.
-      code_activation: Activation of the code, the middle layer.
-      layers: Weights and bias of each layer.
-      batch: Images [batch, height, width, 1] and unused labels.
+    A batch is images [batch, height, width, 1] and unused labels. The code is the middle layer.
     """
     targets = values = outputs = batch[0].reshape(len(batch[0]), -1)
     for index, (weights, bias) in enumerate(layers):

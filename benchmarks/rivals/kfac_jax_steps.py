@@ -59,7 +59,6 @@ class Kfac:
     """Model trained with K-FAC, which updates its averages in each step."""
 
     def __init__(self, model: str, batch: Any) -> None:
-        """Initializes the model. The first step compiles."""
         self._optimizer = kfac_jax.Optimizer(
             jax.value_and_grad(LOSSES[model]),
             l2_reg=0.0,

@@ -36,14 +36,7 @@ class Program:
     def __init__(
         self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
     ) -> None:
-        """Builds the model, runs some warm-up steps, and starts again.
-
-        Args:
-          digits: Examples, initial weights and batches.
-          race: Settings from `benchmarks.time_to_loss.loss_race`.
-          optimizer: A key of `OPTIMIZERS`.
-          setting: Learning rate.
-        """
+        """Builds the model, runs some warm-up steps, and starts again."""
         make, self._loss = MODELS[race["problem"]]
         if race["problem"] == "autoencoder":
             make = functools.partial(make, activation=race["activation"])
@@ -132,14 +125,7 @@ def make_shampoo(network: torch.nn.Module, rate: float) -> Any:
 
 
 def make_singd(network: torch.nn.Module, rate: float, damping: float, lr_cov: float) -> Any:
-    """Returns SINGD with dense factors and the update that resembles K-FAC.
-
-    Args:
-      network: Model to train.
-      rate: Learning rate.
-      damping: Damping of the factors.
-      lr_cov: Normalized rate of the factors, which are updated in every fifth step.
-    """
+    """Returns SINGD with dense factors and the update that resembles K-FAC."""
     from singd.optim.optimizer import SINGD  # noqa: PLC0415
 
     return SINGD(

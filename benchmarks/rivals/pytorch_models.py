@@ -43,9 +43,7 @@ def convnet(start: Sequence[Any]) -> nn.Sequential:
 def autoencoder(start: Sequence[Any], activation: str) -> nn.Sequential:
     """Returns a network with an activation in all layers but the code and the last one.
 
-    Args:
-      start: Initial [weights, bias, weights, bias, ...], with weights [inputs, outputs].
-      activation: A key of `ACTIVATIONS`.
+    Weights are [inputs, outputs]; each is followed by its bias.
     """
     pairs = _pairs(start)
     parts: list[nn.Module] = [nn.Flatten()]

@@ -24,12 +24,7 @@ _STAGE_CHANNELS = (16, 32, 64)
 
 
 def logits(images: Any, units: int) -> Any:
-    """Returns the logits [batch, `CLASSES`] of images [batch, side, side, 3].
-
-    Args:
-      images: The images.
-      units: Units in each stage, ≥ 1.
-    """
+    """Returns the logits [batch, `CLASSES`] of images [batch, side, side, 3]."""
     outputs = tf.nn.relu(_convolve(images, "first", _STAGE_CHANNELS[0], 1))
     for stage, channels in enumerate(_STAGE_CHANNELS):
         for unit in range(units):

@@ -43,14 +43,7 @@ class Program:
     def __init__(
         self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
     ) -> None:
-        """Builds the graph, runs some warm-up steps, and starts again.
-
-        Args:
-          digits: Examples and initial weights.
-          race: Settings from `benchmarks.time_to_loss.loss_race`.
-          optimizer: "adam" or "kfac".
-          setting: "adam": learning rate. "kfac": initial damping.
-        """
+        """Builds the graph, runs some warm-up steps, and starts again."""
         graph = tf.Graph()
         with graph.as_default():
             v1.set_random_seed(race["seed"])

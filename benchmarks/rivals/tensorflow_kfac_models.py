@@ -16,11 +16,7 @@ def convnet_loss(
 ) -> Any:
     """Returns the mean cross entropy of two convolutions with pooling and a linear layer.
 
-    Args:
-      images: [batch, height, width, 1].
-      labels: Digits, [batch].
-      shapes: Shape of each layer's weights.
-      layers: `kfac.LayerCollection` to register layers and loss in, or None.
+    `shapes` are those of the layers' weights.
     """
     *convolutions, linear = shapes
     values = images
@@ -49,12 +45,7 @@ def autoencoder_loss(
 ) -> Any:
     """Returns the sigmoid cross entropy of an autoencoder, summed over pixels, mean over examples.
 
-    Args:
-      images: Intensities in [0, 1], [batch, height, width, 1].
-      shapes: Shape of each layer's weights.
-      activation: Activation of the hidden layers.
-      code_activation: Activation of the code, the middle layer.
-      layers: `kfac.LayerCollection` to register layers and loss in, or None.
+    `shapes` are those of the layers' weights.
     """
     targets = values = outputs = tf.reshape(images, [-1, shapes[0][0]])
     for index, shape in enumerate(shapes):

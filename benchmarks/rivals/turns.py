@@ -91,12 +91,9 @@ def race(
 
 
 def print_race(program: Callable[..., Racer], arguments: Sequence[str]) -> None:
-    """Runs a race given by a command line and prints what `race` returns as JSON.
+    """Runs a race by its two arguments and prints what `race` returns as JSON.
 
-    Args:
-      program: Creates a program from `starts.Digits`, the settings of the race, an optimizer's name
-        and its setting.
-      arguments: Path of the digits, and the settings of the race as JSON.
+    These are the path of the digits, and the settings of the race as JSON.
     """
     path, said = arguments
     settings = json.loads(said)

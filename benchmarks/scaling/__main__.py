@@ -130,14 +130,7 @@ def _within(errors: Sequence[float]) -> str:
 def speedups(
     fitted: Constants, workers_per_server: int | None, cores: float, gigabits: float
 ) -> dict[str, list[tuple[int, float]]]:
-    """Returns (workers, throughput relative to one worker alone) of each mode.
-
-    Args:
-      fitted: Fitted constants.
-      workers_per_server: Workers for each parameter server, or None for one server in all.
-      cores: Cores of each server's host.
-      gigabits: Bandwidth of each host's link in each direction, Gbit/s.
-    """
+    """Returns (workers, throughput relative to one worker alone) of each mode."""
     curves: dict[str, list[tuple[int, float]]] = {}
     modes = _CURVES if any(fitted.ring) else [mode for mode in _CURVES if mode != "all_reduce"]
     for mode in modes:

@@ -36,12 +36,7 @@ _LOOK_SECS = 0.05
 
 
 def measure(cases: Sequence[Case], settle: float, window: float) -> list[Point]:
-    """Returns the measurements of cases of one number of workers.
-
-    Args:
-      cases: The cases.
-      settle: Seconds before the measured window.
-      window: Seconds of the measured window.
+    """Returns the measurements of cases of one number of workers, over `window` seconds each.
 
     Raises:
       SystemExit: A process failed, or took too long.

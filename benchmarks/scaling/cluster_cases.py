@@ -127,11 +127,7 @@ SETTINGS = (
 
 
 def all_cases(workers: int) -> Iterator[Case]:
-    """Yields the cases that `benchmarks.scaling` needs, with compared cases next to each other.
-
-    Args:
-      workers: Greatest number of workers, ≥ 1.
-    """
+    """Yields the cases that `benchmarks.scaling` needs, with compared cases next to each other."""
     first, second, third = SETTINGS
     for setting in (first, second, third):
         for mode in ("local", "asynchronous", "synchronous"):
@@ -144,11 +140,7 @@ def all_cases(workers: int) -> Iterator[Case]:
 
 
 def reduce_cases(workers: int) -> Iterator[Case]:
-    """Yields the cases of some workers without parameter servers, each mode next to the other.
-
-    Args:
-      workers: Number of workers, ≥ 1.
-    """
+    """Yields the cases of some workers without parameter servers, each mode next to the other."""
     first, second, third = (Case("alone", workers=workers, **setting) for setting in SETTINGS)
     for case in (first, second, second.tiny, third, third.tiny):
         for mode in REDUCE_MODES if workers > 1 else REDUCE_MODES[:1]:

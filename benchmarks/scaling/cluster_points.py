@@ -21,14 +21,7 @@ FLAGS = flags.FLAGS
 
 
 def measure(workers: int, settle: float, window: float, tries: int) -> Iterator[Point]:
-    """Yields the measurements of each case.
-
-    Args:
-      workers: Greatest number of workers.
-      settle: Seconds before the measured window.
-      window: Seconds of the measured window.
-      tries: Maximum windows of a case until other programs are quiet.
-    """
+    """Yields the measurements of each case."""
     with cluster_processes.Cluster(workers) as cluster:
         for case in cluster_cases.all_cases(workers):
             yield cluster.run(case, settle, window, tries)

@@ -76,13 +76,10 @@ class Cluster:
             process.end()
 
     def run(self, case: Case, settle: float, window: float, tries: int = 1) -> Point:
-        """Measures a case.
+        """Measures a case with at most as many workers as the cluster.
 
-        Args:
-          case: Case with at most as many workers as the cluster.
-          settle: Seconds that all workers run before the measured window.
-          window: Seconds of the measured window.
-          tries: Maximum windows until one is quiet. The quietest one counts.
+        All workers run `settle` seconds before the first window. Of `tries` windows at most, until
+        one is quiet, the quietest one counts.
 
         Raises:
           SystemExit: A process failed, or no worker made two steps in the window.

@@ -36,13 +36,7 @@ class Worker:
     """Graph and training loop of one worker in a case."""
 
     def __init__(self, case: Case, task: int, target: str) -> None:
-        """Builds the graph without contacting the servers.
-
-        Args:
-          case: Case to train.
-          task: Index of this worker. 0 is the chief.
-          target: Target of this process's server.
-        """
+        """Builds the graph of a worker without contacting the servers. Task 0 is the chief."""
         self._case, self._task, self._target = case, task, target
         self._device = f"/job:worker/task:{task}"
         place = self._device
@@ -125,12 +119,7 @@ class Worker:
 
 
 def chain_loss(case: Case, layers: kfac.LayerCollection | None = None) -> Any:
-    """Returns the loss of a chain of square layers on one random batch, shape [].
-
-    Args:
-      case: Number and width of the layers, and size of the batch.
-      layers: Collection to register layers and loss in, or None.
-    """
+    """Returns the loss of a chain of square layers on one random batch, shape []."""
     random = np.random.default_rng(0)
     batch = random.standard_normal([case.batch, case.width], "float32")
     activations = outputs = tf.constant(batch)
@@ -187,8 +176,7 @@ def _send(message: Mapping[str, Any]) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Runs a server until the input ends. A worker also runs the cases that it reads.
 
-    Args:
-      arguments: Cluster as JSON, job name, task index.
+    The arguments are the cluster as JSON, the job's name, and the task's index.
     """
     cluster, job, task = json.loads(arguments[0]), arguments[1], int(arguments[2])
     config = v1.ConfigProto(intra_op_parallelism_threads=1)

@@ -26,13 +26,7 @@ _HAS_SMALL = ("averaging", *KFAC_MODES)
 
 
 class Comparison(NamedTuple):
-    """Measured and simulated time of a case.
-
-    Attributes:
-      case: Case that was measured.
-      measured: Measured seconds per step of a worker.
-      simulated: Simulated seconds per step of a worker.
-    """
+    """Measured and simulated seconds per step of a worker, in a case."""
 
     case: Case
     measured: float
@@ -57,10 +51,6 @@ def medians(points: Iterable[Point]) -> dict[Case, Point]:
 
 def constants(found: Mapping[Case, Point], cores: float) -> Constants:
     """Fits the non-negative constants with the least squared relative errors.
-
-    Args:
-      found: Points of all cases with one worker and of those with tiny variables.
-      cores: Cores of the machine.
 
     Raises:
       ValueError: A point is missing.
@@ -89,11 +79,6 @@ def cores_in_use(found: Mapping[Case, Point], workers: int, cores: float) -> flo
 
     With as many workers as cores, or a few more, a worker sometimes waits for a core while another
     core is idle.
-
-    Args:
-      found: All points. Those of `workers` workers that exchange nothing are used.
-      workers: Number of workers, each with one thread.
-      cores: Cores of the machine.
 
     Returns:
       The median over these points, or `cores` for one worker or without such points.
@@ -219,14 +204,7 @@ def _with_kfac(training: Training, case: Case, own: float) -> Training:
 def _beside(
     found: Mapping[Case, Point], mode: str, other: str, most: int
 ) -> list[tuple[Point, Point]]:
-    """Returns pairs of points in two modes that constants may be fitted to.
-
-    Args:
-      found: All points.
-      mode: Mode of the first point of each pair.
-      other: Mode of the second point.
-      most: Maximum workers of points with tiny variables. Other points have one worker.
-    """
+    """Returns pairs of points in two modes that constants may be fitted to."""
     points = [
         (point, found.get(dataclasses.replace(case, mode=other)))
         for case, point in found.items()
@@ -238,10 +216,8 @@ def _beside(
 def _fit(times: int, extra: Sequence[tuple[Point, float]], for_all: bool = False) -> Costs:
     """Fits extra seconds of some points by costs per step, per tensor and per byte.
 
-    Args:
-      times: Transfers of the parameters in these seconds.
-      extra: Points, whose cases give the tensors and bytes, and their extra seconds.
-      for_all: True if the tensors and bytes of all workers count.
+    `times` are the transfers of the parameters in these seconds. `for_all` counts the tensors and
+    bytes of all workers.
     """
     counts = [times * (point.case.workers if for_all else 1) for point, _ in extra]
     rows = np.array(

@@ -32,13 +32,7 @@ _WARM_STEPS = 10
 
 
 class Shape(NamedTuple):
-    """Size of the model and of the batch.
-
-    Attributes:
-      layers: Number of square layers.
-      width: Rows of a batch's examples, and of each weight.
-      batch: Examples of each worker.
-    """
+    """Size of the model, square layers of a width, and of the batch of each worker."""
 
     layers: int
     width: int
@@ -54,12 +48,6 @@ SHAPES = (Shape(4, 256, 512), Shape(4, 512, 16), Shape(24, 32, 64))
 
 def measure(mode: str, shape: Shape, workers: int, steps: int) -> float:
     """Returns the median seconds of a step of the chief.
-
-    Args:
-      mode: One of `MODES`.
-      shape: Model and batch.
-      workers: Number of processes that train.
-      steps: Steps to measure.
 
     Raises:
       RuntimeError: A process failed, or took too long.

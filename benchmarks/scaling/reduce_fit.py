@@ -25,10 +25,6 @@ _FITTED_WORKERS = 2
 def constants(found: Mapping[Case, Point], others: Constants) -> Constants:
     """Returns constants with those of the ring of workers, ≥ 0, of the least relative errors.
 
-    Args:
-      found: Points of both modes of `REDUCE_MODES`, of one case each.
-      others: All other constants.
-
     Raises:
       ValueError: A point is missing.
     """
@@ -117,9 +113,7 @@ def _fit(extra: Sequence[tuple[Point, float]]) -> Costs:
 def _fit_with(extra: Sequence[tuple[Point, float]], cpu: Costs) -> Costs:
     """Fits extra seconds of points that all have as many messages, by bytes and by those messages.
 
-    Args:
-      extra: Points and their extra seconds.
-      cpu: CPU seconds; the costs per step and per message have the same ratio.
+    The costs per step and per message have the same ratio as those of `cpu`.
     """
     stages = [_stage(point.case) for point, _ in extra]
     columns = [[cpu.of(each.starts, each.hops, 0), each.ring] for each in stages]

@@ -106,13 +106,7 @@ class Plan(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Seconds per step, per message and per byte.
-
-    Attributes:
-      start: Seconds per step.
-      each: Seconds per message or tensor.
-      byte: Seconds per byte.
-    """
+    """Seconds per step, per message or tensor, and per byte."""
 
     start: float
     each: float
@@ -262,13 +256,7 @@ PLANS: Mapping[str, Callable[[Training, int], Plan]] = {
 
 
 def towers(training: Training, count: int, copied_bytes_per_second: float) -> float:
-    """Returns the seconds of a step of towers in one process, each on its own device.
-
-    Args:
-      training: Training of one tower.
-      count: Number of towers.
-      copied_bytes_per_second: Speed of summing their gradients, one after the other.
-    """
+    """Returns the seconds of a step of towers in one process, each on its own device."""
     return training.computing + (count - 1) * training.parameters / copied_bytes_per_second
 
 
@@ -297,10 +285,7 @@ def links(plan: Plan) -> dict[str, float]:
 def seconds_per_step(plan: Plan, constants: Constants, hosts: Hosts | None = None) -> float:
     """Returns the simulated seconds between two gradients of a worker.
 
-    Args:
-      plan: Round of the cluster.
-      constants: Constants of the machines.
-      hosts: Hosts of the processes, or None if all share one machine.
+    Without hosts, all processes share one machine.
     """
     machines = _together(constants) if hosts is None else _apart(hosts, constants)
     roles = [role for role in plan.roles if role.number]
@@ -322,14 +307,7 @@ def cpu_seconds_per_step(plan: Plan, constants: Constants) -> float:
 
 
 class _Machines(NamedTuple):
-    """Converter of stages to phases of the simulator.
-
-    Attributes:
-      constants: Constants of the machines.
-      capacities: Capacities of the resources.
-      hosts: Hosts of the processes.
-      are_one: True if all processes share one machine's cores.
-    """
+    """Converter of stages to phases of the simulator."""
 
     constants: Constants
     capacities: Mapping[str, float]

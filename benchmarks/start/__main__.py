@@ -34,15 +34,7 @@ FLAGS = flags.FLAGS
 
 
 class Case(NamedTuple):
-    """A program whose start is measured.
-
-    Attributes:
-      network: Network that it trains.
-      control_flow: "v1" or "v2".
-      optimizer: One of `OPTIMIZERS`.
-      towers: Number of towers.
-      maker: `OURS`, or a key of `environments.RIVALS`.
-    """
+    """A program whose start is measured, with the control flow "v1" or "v2"."""
 
     network: str
     control_flow: str
@@ -91,12 +83,7 @@ def measure_here(case: Case) -> Record:
 
 
 def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
-    """Measures a case in a process of its own.
-
-    Args:
-      case: The case.
-      pythons: Python of each rival's environment.
-    """
+    """Measures a case in a process of its own."""
     if case.maker == OURS:
         options = [
             f"--network={case.network}",

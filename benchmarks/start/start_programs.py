@@ -29,16 +29,9 @@ class Curvature(NamedTuple):
 
 
 def build(network: str, optimizer: str, devices: Sequence[str], curvature: Curvature) -> Any:
-    """Builds a training program in the default graph.
+    """Builds a training program in the default graph; returns the operation that trains.
 
-    Args:
-      network: A key of `NETWORKS`.
-      optimizer: One of `benchmarks.resnet_kfac.OPTIMIZERS`.
-      devices: Device of each tower. One device: the program has no towers.
-      curvature: Settings of K-FAC.
-
-    Returns:
-      The operation that trains.
+    With one device, it has no towers.
     """
     v1.train.create_global_step()
     chosen = NETWORKS[network]

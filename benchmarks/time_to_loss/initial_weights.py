@@ -20,10 +20,6 @@ def sparse(shape: Sequence[int], dtype: Any = tf.float32, **_: Any) -> Any:
     """Returns weights [inputs, units]: a unit is connected with 15 inputs by normal weights.
 
     An initializer for `get_variable`. All other weights are zero.
-
-    Args:
-      shape: (inputs, units).
-      dtype: Dtype of the weights.
     """
     inputs, _ = shape
     draws = tf.random.uniform(shape)

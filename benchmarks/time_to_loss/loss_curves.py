@@ -35,9 +35,7 @@ _LOGARITHMIC_ABOVE = 100  # first loss / target
 def draw(found: Mapping[str, Mapping[str, Result]], path: str) -> None:
     """Draws a row of two panels for each problem into a PNG file.
 
-    Args:
-      found: Results by optimizer and, for other K-FACs, by their name; by problem.
-      path: PNG file to write.
+    Results are by optimizer and, for other K-FACs, by their name; by problem.
     """
     rows = len(found)
     figure = Figure(figsize=(10, 0.7 + 3.6 * rows), dpi=_PIXELS_PER_INCH, layout="constrained")

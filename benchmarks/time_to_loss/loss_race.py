@@ -91,13 +91,9 @@ class Result(NamedTuple):
 def grid(
     problem: Problem, settings: Settings, chosen: Collection[str], only_middle: bool = False
 ) -> list[dict[str, float]]:
-    """Returns the settings of some optimizers, for each race on a problem.
+    """Returns the settings of the chosen optimizers, for each race on a problem.
 
-    Args:
-      problem: Model and data.
-      settings: Settings by optimizer and name of the problem.
-      chosen: Optimizers to race.
-      only_middle: True for one race only, with the middle setting of each optimizer.
+    `only_middle` is for one race only, with the middle setting of each optimizer.
     """
     names = [name for name in settings if name in chosen]
     columns = [settings[name][problem.name] for name in names]
@@ -109,11 +105,7 @@ def grid(
 def race(problem: Problem, settings: Mapping[str, float], seed: int, steps: int) -> list[Curve]:
     """Trains with each optimizer, in alternating blocks.
 
-    Args:
-      problem: Model and data.
-      settings: Setting of each optimizer.
-      seed: Seed of weights and batches.
-      steps: Steps of Adam, rounded down to a multiple of its block.
+    Steps are those of Adam, rounded down to a multiple of its block.
     """
     from benchmarks.time_to_loss.loss_programs import Program  # noqa: PLC0415
 
@@ -209,9 +201,6 @@ def results(curves: Sequence[Curve]) -> dict[str, Result]:
     Adam's best setting has the lowest median loss. Its lowest loss with each seed is the target of
     the other optimizers. Their best setting reaches the target in the least time or, if none
     reaches it, comes closest.
-
-    Args:
-      curves: All runs on the problem, including Adam's.
     """
     baseline = _best(curves, BASELINE, lambda curve: (curve.lowest,))
     targets = {curve.seed: curve.lowest for curve in baseline}

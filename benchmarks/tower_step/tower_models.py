@@ -39,7 +39,6 @@ class ConvNet(Model):
     """The examples' ConvNet: two 5×5×16 convolutions with pooling and a linear layer."""
 
     def __init__(self, side: int, batch_size: int) -> None:
-        """Takes the side of the images in pixels, a multiple of 4, and the batch size."""
         self._features = (side // 4) ** 2 * 16
         self.parameters = {
             **initial_layer("conv1", 5, 5, 1, 16),
@@ -62,7 +61,6 @@ class Mlp(Model):
     """Fully connected network 784-256-128-10 with ReLUs."""
 
     def __init__(self, batch_size: int) -> None:
-        """Takes the batch size."""
         self.parameters = {
             **initial_layer("hidden1", 784, 256),
             **initial_layer("hidden2", 256, 128),

@@ -215,13 +215,7 @@ class MirroredProgram:
 def all_ways(
     model: Model, devices: Sequence[str], cross_device_ops: Any = None
 ) -> dict[str, GraphProgram | MirroredProgram]:
-    """Returns a program for each of `WAYS`. A process can do this once.
-
-    Args:
-      model: Model of all programs.
-      devices: Devices of the towers.
-      cross_device_ops: Argument of `MirroredProgram`.
-    """
+    """Returns a program for each of `WAYS`. A process can do this once."""
     builds = (replicated, by_hand, one_tower)
     graphs = [GraphProgram(model, devices, build) for build in builds]
     mirrored = MirroredProgram(model, devices, cross_device_ops)

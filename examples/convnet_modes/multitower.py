@@ -36,13 +36,7 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
 
 
 def build_tower(images: Any, labels: Any, params: Params) -> tuple[Any, Any]:
-    """Builds one tower, and registers it. Returns its mean loss and its accuracy, both [].
-
-    Args:
-      images: This tower's images, [batch, height, width, 1].
-      labels: Their digits, [batch].
-      params: As for `convnet_model.model_fn`.
-    """
+    """Builds one tower, and registers it. Returns its mean loss and its accuracy, both []."""
     model = convnet_model.build_model(images)
     if params["optimizer"] == "kfac":
         convnet_model.register(kfac.graph_layer_collection(), model, params)
@@ -54,13 +48,7 @@ def mean_of_towers(
     plan: model_deploy.DevicePlan,
     build: Callable[[Any, Any], tuple[Any, Any]],
 ) -> tuple[Any, Any]:
-    """Builds a tower on each device. Returns the means of losses and accuracies, both [].
-
-    Args:
-      batch: Images and digits of all towers.
-      plan: Devices of the towers.
-      build: Function of a tower's images and digits that returns its loss and its accuracy.
-    """
+    """Builds a tower on each device. Returns the means of losses and accuracies, both []."""
     count = len(plan.towers)
     with v1.device(plan.consolidation):
         shards = zip(*(tf.split(tensor, count) for tensor in batch), strict=True)

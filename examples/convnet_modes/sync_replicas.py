@@ -28,14 +28,10 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params, title: str) 
 def model_fn(
     features: Any, labels: Any, mode: str, params: Params, config: replicate.RunConfig
 ) -> Any:
-    """Builds one tower of one worker; see `convnet_model.model_fn`.
+    """Builds one tower of one worker, with the arguments of `convnet_model.model_fn`.
 
-    Args:
-      features: As there.
-      labels: As there.
-      mode: As there.
-      params: As there; and for kfac "op_strategy".
-      config: Knows the cluster and which of its workers this is.
+    For kfac params also has "op_strategy". The config knows the cluster and which of its workers
+    this is.
     """
     if mode != replicate.ModeKeys.TRAIN:
         return convnet_model.model_fn(features, labels, mode, params)
@@ -56,14 +52,7 @@ def make_kfac(
     layers: kfac.LayerCollection | None = None,
     invert_every: int = convnet_model.INVERT_EVERY,
 ) -> kfac.ClusterKfacOpt:
-    """Makes the K-FAC optimizer of one worker, and prints what it does there.
-
-    Args:
-      worker: The worker's share of K-FAC's work.
-      params: As for `convnet_model.model_fn`.
-      layers: Collection of the registered layers. None means the graph's own collection.
-      invert_every: Steps between two computations of the inverses.
-    """
+    """Makes the K-FAC optimizer of one worker, and prints what it does there."""
     arguments = convnet_model.kfac_arguments(params, layers)
     optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)
     cli.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")

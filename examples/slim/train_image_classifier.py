@@ -226,11 +226,6 @@ def train(config: Any) -> None:
 def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:
     """Returns what the flags say of the model and how it is trained.
 
-    Args:
-      posed: The `problem.Problem`.
-      deployment: The `model_deploy.DeploymentConfig`.
-      begins: True if this process initialises the model, maybe with another run's values.
-
     Raises:
       ValueError: The learning rate cannot follow epochs that are so short, or there is no
         checkpoint to begin with.

@@ -19,12 +19,7 @@ IS_LAST = "replicate/batch_is_last"
 
 
 class Batch(NamedTuple):
-    """Features and labels.
-
-    Attributes:
-      features: Tensor or nest of Tensors, each [batch, ...].
-      labels: As `features`, or None.
-    """
+    """Features and labels: nests of Tensors [batch, ...]. Labels may be None."""
 
     features: Nest
     labels: Nest
@@ -96,11 +91,7 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def batch_and_ahead(features: Nest, labels: Nest) -> tuple[Batch, Ahead | None]:
-    """Takes apart the elements of a dataset made by `prefetch_to_towers`.
-
-    Args:
-      features: Features that `model_fn` got.
-      labels: Labels that `model_fn` got.
+    """Takes apart an element, as `model_fn` got it, of a dataset made by `prefetch_to_towers`.
 
     Returns:
       The batch of the step and the next batch. For other datasets, (features, labels) and None.

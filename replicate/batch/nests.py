@@ -25,12 +25,7 @@ def flatten(nest: Nest, expand_composites: bool = False) -> list[Any]:
 
 
 def pack_like(nest: Nest, leaves: Sequence[Any]) -> Nest:
-    """Returns a nest of the same structure with other leaves.
-
-    Args:
-      nest: Structure of the result.
-      leaves: Leaves in the order of `flatten(nest)`.
-    """
+    """Returns a nest of the same structure with other leaves, in the order of `flatten`."""
     if not _mixes_keys(nest):
         return tf.nest.pack_sequence_as(nest, leaves)
     packed, start = [], 0

@@ -18,14 +18,10 @@ _KEY = "replicate/batch_of_tower_{}"
 
 
 def one_batch_each(dataset: tf.data.Dataset, towers: int) -> tf.data.Dataset:
-    """Groups a dataset's batches, one for each tower.
+    """Groups a dataset's batches, one for each of two or more towers.
 
     The n-th element holds the batches n · towers to (n + 1) · towers − 1. Batches at the end that
     are too few for all towers are left out.
-
-    Args:
-      dataset: Dataset of batches: features, or (features, labels).
-      towers: Number of towers, ≥ 2.
 
     Returns:
       A dataset whose elements `shards_of_group` takes apart.
@@ -67,21 +63,12 @@ def one_batch_each(dataset: tf.data.Dataset, towers: int) -> tf.data.Dataset:
 
 
 def is_group(features: Nest) -> bool:
-    """Returns True for the features of a group.
-
-    Args:
-      features: Features that `model_fn` got.
-    """
+    """Returns True for the features of a group, as `model_fn` got them."""
     return isinstance(features, dict) and _KEY.format(0) in features
 
 
 def shards_of_group(features: Nest, labels: Nest, towers: int) -> list[Shard]:
-    """Takes apart an element of a dataset that `one_batch_each` made.
-
-    Args:
-      features: Features that `model_fn` got.
-      labels: Labels that `model_fn` got, or None.
-      towers: Number of towers.
+    """Takes apart an element, as `model_fn` got it, of a dataset that `one_batch_each` made.
 
     Returns:
       A shard for each tower. All have the same weight, whatever their rows.

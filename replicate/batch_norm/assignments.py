@@ -51,22 +51,13 @@ class Assignments:
     """Finds assigned variables in one graph. Reads the graph's functions at most once."""
 
     def __init__(self, graph: Graph) -> None:
-        """Remembers the graph; reads nothing yet.
-
-        Args:
-          graph: Graph to search.
-        """
         self._graph = graph
         self._functions: dict[str, Any] | None = None
         self._positions: dict[str, frozenset[int]] = {}
         """Name of a function → positions of the arguments that it assigns."""
 
     def assigned_by(self, operation: Operation) -> list[Operation]:
-        """Returns the operations of the variables that an operation assigns.
-
-        Args:
-          operation: Operation of the graph itself, not of one of its functions.
-        """
+        """Returns the operations of the variables that an operation of the graph itself assigns."""
         return [_way_to_variable(tensor)[-1].op for tensor in self._written(operation)]
 
     def is_in_branch(self, operation: Operation) -> bool:

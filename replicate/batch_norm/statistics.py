@@ -19,12 +19,12 @@ import tensorflow as tf
 from model_deploy.devices import CPU
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
-from replicate.arguments import check_choice
 from replicate.batch.nests import flatten
 from replicate.batch.split import Shard
 from replicate.batch_norm.folds import FoldSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
+from replicate.calling import check_choice
 from replicate.protocols import Workers
 from replicate.tower.scopes import TowerScopes
 
@@ -63,13 +63,7 @@ class BatchStatistics:
 
     @contextlib.contextmanager
     def tower(self, scopes: TowerScopes, index: int, shard: Shard) -> Iterator[None]:
-        """Enters the scopes of a tower, with its own statistics, and records its folds.
-
-        Args:
-          scopes: Scopes of the replicated call.
-          index: Number of the tower. Towers are built in order.
-          shard: The tower's part of the batch.
-        """
+        """Enters the scopes of the next tower, with its own statistics, and records its folds."""
         substitute = self._substitute(scopes, index) if index else None
         with scopes.tower(index, shard.weight, substitute):
             graph = v1.get_default_graph()
@@ -80,14 +74,7 @@ class BatchStatistics:
     def _record(
         self, scopes: TowerScopes, index: int, shard: Shard, operations: Sequence[Operation]
     ) -> None:
-        """Records the folds of a tower that has been built.
-
-        Args:
-          scopes: Scopes of the replicated call.
-          index: Number of the tower.
-          shard: The tower's part of the batch.
-          operations: All operations of the tower.
-        """
+        """Records the folds of a tower that has been built."""
         leaves = flatten((shard.features, shard.labels), expand_composites=True)
         batch = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
         listed = scopes.collections.of_tower(v1.GraphKeys.UPDATE_OPS)

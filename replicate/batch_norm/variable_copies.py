@@ -20,19 +20,13 @@ class VariableCopies:
     """Makes copies in one graph. Computes each variable's initial value once."""
 
     def __init__(self) -> None:
-        """Begins with none."""
         self._begin: dict[Any, Tensor] = {}
         """Reference of a variable → initial value of its copies."""
         self._pattern: Variable | None = None
         """An unused variable that is the pattern of all copies."""
 
     def on(self, device: str, variables: Sequence[Variable], name: str) -> list[Variable]:
-        """Makes a copy of each variable.
-
-        Args:
-          device: Device of the copies.
-          variables: Variables to copy.
-          name: Last part of the copies' names, after the variable's name.
+        """Makes a copy of each variable. `name` is added to the variable's name.
 
         Returns:
           Resource variables, entered in LOCAL_VARIABLES, in the order of `variables`.
@@ -45,11 +39,6 @@ class VariableCopies:
 
     def packed(self, device: str, variables: Sequence[Variable], name: str) -> Variable:
         """Makes one copy of several variables of the same shape.
-
-        Args:
-          device: Device of the copy.
-          variables: Variables to copy, all of one shape [...].
-          name: Name of the copy.
 
         Returns:
           A local variable, [variables, ...].
@@ -83,14 +72,7 @@ def read_all(variables: Sequence[Variable]) -> list[Tensor]:
 
 
 def assign_all(values: Sequence[tuple[Variable, Tensor]]) -> list[Operation]:
-    """Assigns resource and reference variables, each on its device.
-
-    Args:
-      values: (variable, new value) pairs.
-
-    Returns:
-      The assignments.
-    """
+    """Assigns (variable, new value) pairs, each on its device; returns the assignments."""
     operations = DescribedOperations()
     return operations.make([_assign(operations, *each) for each in values])
 

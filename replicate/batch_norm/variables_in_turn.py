@@ -20,7 +20,6 @@ class VariablesInTurn:
     """Views of variables in one graph."""
 
     def __init__(self) -> None:
-        """Begins with none."""
         self._latest: dict[Any, Variable] = {}
         """Reference of a variable → its newest view."""
         self._awaited: dict[Any, list[Operation]] = {}
@@ -47,9 +46,6 @@ class VariablesInTurn:
 
     def view(self, variable: Variable) -> Variable:
         """Makes the view of a variable for the next tower.
-
-        Args:
-          variable: The original variable: a resource or reference variable.
 
         Returns:
           A variable of the same kind. It is in no collection.

@@ -1,23 +1,25 @@
-"""model_fns of canned estimators: a part or two, a head, and their optimizers."""
+"""Parts of canned estimators that all kinds share: heads, model_fns and the argument `devices`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Spec
 from replicate.canned.columns.column_cache import check_features
+from replicate.canned.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.parts import Part
+from replicate.model_fn import replicate_model_fn, with_loss_reduction
 from replicate.spec import ModeKeys
 
 
 def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelFn:
     """Returns the model_fn of a head over one part.
 
-    Args:
-      head: A head. Only `logits_dimension` and `create_estimator_spec` are used, and
-        `curvature_losses` if the optimizer asks for it.
-      part: Part that computes the logits.
-      optimizer: Optimizer of its variables.
+    Of the head, only `logits_dimension` and `create_estimator_spec` are used, and
+    `curvature_losses` if the optimizer asks for it.
 
     Raises:
       ValueError: The optimizer is none that an estimator takes.
@@ -41,3 +43,72 @@ def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelF
         )
 
     return model_fn
+
+
+def classifier_head(
+    n_classes: int,
+    weight_column: Any,
+    label_vocabulary: Sequence[str] | None,
+    loss_reduction: str,
+    auc_summation_method: SummationMethod = "careful_interpolation",
+) -> Head:
+    """Returns the head of a classifier: BinaryClassHead for two classes, else MultiClassHead.
+
+    Raises:
+      ValueError: n_classes is less than 2, or an argument is out of range.
+    """
+    if n_classes == 2:
+        return BinaryClassHead(
+            weight_column=weight_column,
+            label_vocabulary=label_vocabulary,
+            loss_reduction=loss_reduction,
+            auc_summation_method=auc_summation_method,
+        )
+    return MultiClassHead(
+        n_classes,
+        weight_column=weight_column,
+        label_vocabulary=label_vocabulary,
+        loss_reduction=loss_reduction,
+    )
+
+
+def regressor_head(label_dimension: int, weight_column: Any, loss_reduction: str) -> Head:
+    """Returns the head of a regressor.
+
+    Raises:
+      ValueError: An argument is out of range.
+    """
+    return RegressionHead(
+        label_dimension, weight_column=weight_column, loss_reduction=loss_reduction
+    )
+
+
+Reduction = tf.compat.v1.losses.Reduction
+
+_SUMS = ("sum", "weighted_sum")
+"""Values of SUM, new and old."""
+
+
+def on_devices(model_fn: ModelFn, head: Any, devices: Sequence[str] | None) -> ModelFn:
+    """Returns a model_fn that builds one tower on each device.
+
+    Batches of any size are split: a tower with one row more counts for more. N towers train as one
+    does, to rounding, with the reductions SUM and SUM_OVER_BATCH_SIZE. Reductions that divide by
+    the sum or the number of weights divide by those of each tower.
+
+    Args:
+      model_fn: A model_fn whose optimizers are made by `resolved_optimizer`.
+      head: Its head, whose `loss_reduction` tells if the towers' losses are summed or averaged.
+      devices: Name of a device for each tower; None for a model_fn that builds no towers, unless
+        its Estimator adds them.
+
+    Raises:
+      TypeError: devices is one string.
+      ValueError: A device does not exist.
+    """
+    reduction = Reduction.SUM_OVER_BATCH_SIZE
+    if getattr(head, "loss_reduction", None) in _SUMS:
+        reduction = Reduction.SUM
+    if devices is None:
+        return with_loss_reduction(model_fn, reduction)
+    return replicate_model_fn(model_fn, reduction, devices, uneven="weighted")

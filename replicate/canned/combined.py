@@ -9,14 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Path
+from replicate.canned.canned_model import classifier_head, on_devices, regressor_head
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.combined_model import CombinedSettings, combined_model_fn
-from replicate.canned.head_choice import classifier_head, regressor_head
 from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation
 from replicate.canned.partitioners import Partitioner
-from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 
@@ -124,24 +123,8 @@ class DNNLinearCombinedRegressor(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          linear_feature_columns: Columns of the linear model; None for no linear model.
-          linear_optimizer: As dnn_optimizer; the rate of a name is min(0.005, 1/√columns).
-          dnn_feature_columns: Columns of the network, dense; None for no network.
-          dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
-          dnn_hidden_units: Units of each hidden layer, ≥ 1.
-          dnn_activation_fn: Activation of hidden layers, None for none.
-          dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
-          label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
-          config: Settings of the runs, None for the defaults.
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
-          batch_norm: True to normalise each hidden layer after its dropout.
-          linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
-          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The arguments are those of `DNNLinearCombinedClassifier`, but with `label_dimension`, the
+        numbers per label, ≥ 1, in place of classes.
 
         Raises:
           ValueError: An argument is out of range, there are no columns, or no hidden units.
@@ -192,22 +175,8 @@ class DNNLinearCombinedEstimator(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          head: A head, such as `replicate.MultiClassHead`, or one of your own.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          linear_feature_columns: Columns of the linear model; None for no linear model.
-          linear_optimizer: As dnn_optimizer; the rate of a name is min(0.005, 1/√columns).
-          dnn_feature_columns: Columns of the network, dense; None for no network.
-          dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
-          dnn_hidden_units: Units of each hidden layer, ≥ 1.
-          dnn_activation_fn: Activation of hidden layers, None for none.
-          dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
-          config: Settings of the runs, None for the defaults.
-          batch_norm: True to normalise each hidden layer after its dropout.
-          linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The first argument is a head, such as `replicate.MultiClassHead`, or one of your own. The
+        others are those of `DNNLinearCombinedClassifier`, without those of its head.
 
         Raises:
           ValueError: An argument is out of range, there are no columns, or no hidden units.

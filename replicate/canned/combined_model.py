@@ -51,9 +51,6 @@ class CombinedSettings:
     def parts(self, owner: str) -> list[TrainedPart]:
         """Returns the parts that have columns, the network first.
 
-        Args:
-          owner: Class of the estimator, for errors.
-
         Raises:
           ValueError: There are no columns, or a setting is missing or out of range.
         """
@@ -102,11 +99,6 @@ def combined_model_fn(head: Any, parts: Sequence[TrainedPart], owner: str) -> Mo
 
     Each optimizer minimizes the loss over the variables of its own part. The global step advances
     after both.
-
-    Args:
-      head: A head, used as by `one_part_model_fn`.
-      parts: Parts with checked optimizers.
-      owner: Class of the estimator, for errors.
     """
 
     def model_fn(features: Mapping[str, Any], labels: Nest, mode: str, config: Any) -> Spec:

@@ -9,15 +9,18 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Path
-from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.canned_model import (
+    classifier_head,
+    on_devices,
+    one_part_model_fn,
+    regressor_head,
+)
 from replicate.canned.columns.column_kinds import Column
-from replicate.canned.head_choice import classifier_head, regressor_head
 from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
-from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 
@@ -113,21 +116,8 @@ class DNNRegressor(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          hidden_units: Units of each hidden layer, ≥ 1.
-          feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
-          optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
-          activation_fn: Activation of hidden layers, None for none.
-          dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
-          config: Settings of the runs, None for the defaults.
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
-          batch_norm: True to normalise each hidden layer after its dropout.
-          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The arguments are those of `DNNClassifier`, but with `label_dimension`, the numbers per
+        label, ≥ 1, in place of classes.
 
         Raises:
           ValueError: An argument is out of range, or a column is categorical.
@@ -169,19 +159,8 @@ class DNNEstimator(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          head: A head, such as `replicate.MultiClassHead`, or one of your own.
-          hidden_units: Units of each hidden layer, ≥ 1.
-          feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
-          activation_fn: Activation of hidden layers, None for none.
-          dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
-          config: Settings of the runs, None for the defaults.
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          batch_norm: True to normalise each hidden layer after its dropout.
-          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The first argument is a head, such as `replicate.MultiClassHead`, or one of your own. The
+        others are those of `DNNClassifier`, without those of its head.
 
         Raises:
           ValueError: An argument is out of range, or a column is categorical.

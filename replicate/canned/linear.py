@@ -8,15 +8,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from replicate._types import Path
-from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.canned_model import (
+    classifier_head,
+    on_devices,
+    one_part_model_fn,
+    regressor_head,
+)
 from replicate.canned.columns.column_kinds import Column
-from replicate.canned.head_choice import classifier_head, regressor_head
 from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.linear_part import LinearPart, make_linear_part
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
-from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 
@@ -97,19 +100,8 @@ class LinearRegressor(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          feature_columns: Columns, dense or categorical.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
-          optimizer: v1 or Keras optimizer, a name (rate 0.2), or a function that makes one;
-            None: Ftrl with rate min(0.2, 1/√columns).
-          config: Settings of the runs, None for the defaults.
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
-          sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
-          partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The arguments are those of `LinearClassifier`, but with `label_dimension`, the numbers per
+        label, ≥ 1, in place of classes.
 
         Raises:
           ValueError: An argument is out of range, or a column is a sequence of vectors.
@@ -141,17 +133,8 @@ class LinearEstimator(Estimator):
     ) -> None:
         """Checks the arguments; builds nothing.
 
-        Args:
-          head: A head, such as `replicate.MultiClassHead`, or one of your own.
-          feature_columns: Columns, dense or categorical.
-          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: v1 or Keras optimizer, a name (rate 0.2), or a function that makes one;
-            None: Ftrl with rate min(0.2, 1/√columns).
-          config: Settings of the runs, None for the defaults.
-          sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
-          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
-          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+        The first argument is a head, such as `replicate.MultiClassHead`, or one of your own. The
+        others are those of `LinearClassifier`, without those of its head.
 
         Raises:
           ValueError: An argument is out of range, or a column is a sequence of vectors.

@@ -22,13 +22,7 @@ COMBINERS = ("sum", "mean", "sqrtn")
 @final
 @dataclasses.dataclass(frozen=True)
 class LinearPart:
-    """A linear model of feature columns.
-
-    Attributes:
-      columns: From `linear_columns`.
-      sparse_combiner: One of `COMBINERS`.
-      partitioner: Partitioner of weights.
-    """
+    """A linear model of feature columns, which `linear_columns` returned."""
 
     columns: Sequence[Column]
     sparse_combiner: str
@@ -51,13 +45,7 @@ def make_linear_part(
     partitioner: Partitioner | None,
     prefix: str = "",
 ) -> LinearPart:
-    """Returns a linear model, after checks of its settings.
-
-    Args:
-      feature_columns: Feature columns, dense or categorical.
-      sparse_combiner: One of `COMBINERS`.
-      partitioner: A function, or None.
-      prefix: First part of the names of the caller's arguments, for errors.
+    """Returns a linear model, after checks. `prefix` begins the names of the caller's arguments.
 
     Raises:
       ValueError: The combiner is unknown, or a column is of a kind that linear models cannot take.

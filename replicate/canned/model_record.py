@@ -69,11 +69,6 @@ class RegistersModel(Protocol):
 
 
 def register_model(optimizer: Any, record: Callable[[], ModelRecord]) -> None:
-    """Tells an optimizer function about the model of the current tower, if it asks for that.
-
-    Args:
-      optimizer: What the user gave. Only a function with a method `register` is told.
-      record: Makes the record of the model.
-    """
+    """Tells an optimizer function with a method `register` about the model of the current tower."""
     if isinstance(optimizer, RegistersModel) and not isinstance(optimizer, v1.train.Optimizer):
         optimizer.register(record())

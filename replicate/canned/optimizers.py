@@ -81,14 +81,9 @@ def resolved_optimizer(
 ) -> v1.train.Optimizer:
     """Returns the optimizer that trains in the current graph.
 
-    A function is called here, so it may use the global step. While towers are built, it is called
-    once for all of them, and an optimizer other than a TowerOptimizer is wrapped in one.
-
-    Args:
-      given: What the user gave, or what `checked_optimizer` returned for it.
-      learning_rate: As for `checked_optimizer`, like the other arguments.
-      owner: Class of the estimator, for errors.
-      argument: Name of the constructor's argument, for errors.
+    The arguments are those of `checked_optimizer`, or `given` is its result. A function is called
+    here, so it may use the global step. While towers are built, it is called once for all of them,
+    and an optimizer other than a TowerOptimizer is wrapped in one.
 
     Returns:
       Outside of towers, the very optimizer that was given, or that the function made.

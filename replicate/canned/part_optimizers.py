@@ -9,7 +9,7 @@ from replicate._types import Nest
 from replicate.canned.model_record import ModelRecord, register_model
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.canned.parts import PartLogits
-from replicate.saved.optional_state import allow_missing_state
+from replicate.saved.checkpoint_names import allow_missing_state
 
 v1 = tf.compat.v1
 
@@ -17,14 +17,7 @@ v1 = tf.compat.v1
 @final
 @dataclasses.dataclass(frozen=True)
 class PartOptimizer:
-    """Optimizer of a part, as the user gave it.
-
-    Attributes:
-      given: Name, optimizer or function.
-      learning_rate: Rate of an optimizer that is given by its name.
-      owner: Class of the estimator, for errors.
-      argument: Name of the constructor's argument, for errors.
-    """
+    """Optimizer of a part, as the user gave it. The fields are arguments of `checked_optimizer`."""
 
     given: Any
     learning_rate: float
@@ -45,12 +38,6 @@ class PartOptimizer:
 
         A function with a method `register` is first handed the record of the model. Checkpoints may
         lack the optimizer's state, as those of `tf.estimator` do.
-
-        Args:
-          head: The head, of whose method `curvature_losses` the record takes the losses.
-          features: Features by key, which hold the weights of examples.
-          logits: Logits that the head is given.
-          part: Part that the optimizer trains.
 
         Raises:
           ValueError: The function makes no optimizer.

@@ -20,22 +20,13 @@ MIN_SLICE_BYTES = 64 << 20
 
 
 def layer_partitioner(config: Any) -> Partitioner | None:
-    """Returns the partitioner of a network's layers; None unless there are several servers.
-
-    Args:
-      config: A RunConfig, or None.
-    """
+    """Returns the partitioner of a network's layers; None unless there are several servers."""
     servers = _servers(config)
     return v1.min_max_variable_partitioner(max_partitions=servers) if servers > 1 else None
 
 
 def table_partitioner(config: Any, given: Partitioner | None) -> Partitioner | None:
-    """Returns the partitioner of embeddings and linear weights.
-
-    Args:
-      config: A RunConfig, or None.
-      given: The user's, which goes first.
-    """
+    """Returns the partitioner of embeddings and linear weights; the `given` one goes first."""
     servers = _servers(config)
     if given is not None or servers <= 1:
         return given

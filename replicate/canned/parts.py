@@ -3,12 +3,13 @@
 A part computes logits from features. Its variables are all those below its scope.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from replicate._types import Operation, Tensor, Variable
+from replicate._types import Nest, Operation, Tensor, Variable
 from replicate.canned.model_record import Layer
 
 v1 = tf.compat.v1
@@ -36,12 +37,6 @@ class Part(Protocol):
     def build(self, features: Mapping[str, Any], units: int, mode: str, config: Any) -> PartLogits:
         """Builds the part in the default graph.
 
-        Args:
-          features: Features by key.
-          units: Logits per example.
-          mode: One of `ModeKeys`.
-          config: A RunConfig, or None.
-
         Raises:
           ValueError: features is not a dict, or one is missing.
         """
@@ -49,11 +44,7 @@ class Part(Protocol):
 
 
 def trainable_variables_in(scope: str) -> list[Variable]:
-    """Returns the trainable variables of the default graph below a variable scope.
-
-    Args:
-      scope: Full name of the scope.
-    """
+    """Returns the trainable variables of the default graph below a scope, by its full name."""
     return [each for each in v1.trainable_variables() if each.op.name.startswith(f"{scope}/")]
 
 
@@ -64,3 +55,39 @@ def check_units(units: Any) -> None:
             f"units must be an int, the logits per example, got {units!r}. For several heads, pass "
             "the sum that MultiHead gives as logits_dimension."
         )
+
+
+def call_logit_fn(
+    logit_fn: Callable[..., Any], features: Nest, mode: str, params: Any, config: Any
+) -> Nest:
+    """Calls a function for logits with those of the arguments that it names.
+
+    Args:
+      logit_fn: fn(features, mode, params, config), all but features optional.
+      features: Features of a model_fn.
+      mode: One of `ModeKeys`.
+      params: The model's params.
+      config: The RunConfig.
+
+    Returns:
+      A Tensor of logits, or a dict of them by head name.
+
+    Raises:
+      ValueError: The function returns something else.
+    """
+    names = inspect.signature(logit_fn).parameters
+    given = {"mode": mode, "params": params, "config": config}
+    passed = {name: value for name, value in given.items() if name in names}
+    logits = logit_fn(features=features, **passed)
+    if isinstance(logits, tf.Tensor) or _is_dict_of_tensors(logits):
+        return logits
+    raise ValueError(
+        f"logit_fn {getattr(logit_fn, '__name__', logit_fn)!r} must return a Tensor of logits, or "
+        f"a dict of them by head name, got {logits!r}. Convert it with tf.convert_to_tensor."
+    )
+
+
+def _is_dict_of_tensors(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(key, str) and isinstance(each, tf.Tensor) for key, each in value.items()
+    )

@@ -22,9 +22,9 @@ from replicate.comparison.differences import Array, Difference, differences, tow
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.input_batches import build_inputs
 from replicate.estimator.keras_names import build_with_new_names
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session_options import begin_graph
 from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
@@ -200,16 +200,7 @@ class _Batch(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One training step of one model.
-
-    Attributes:
-      initial: All global variables before the step, by name.
-      loss: Loss before the step.
-      gradients: Dense gradients, by the variable's name.
-      variables: All global variables after the step, by name.
-      trainable: Names of the trainable variables.
-      table: Table of the trainable variables.
-    """
+    """One training step of one model: all global variables before and after it, by name."""
 
     initial: dict[str, Array]
     loss: Array
@@ -255,12 +246,8 @@ def _one_step(
 ) -> _Step:
     """Builds a model, sets its weights, and makes one training step.
 
-    Args:
-      model_fn: Replicated model_fn.
-      batch: Batch of the step.
-      params: Argument of model_fn.
-      config: Argument of model_fn. Its seed and session options are used.
-      initial: Initial values of variables, by name. None: the model's own initializers.
+    Without `initial` values by name, the model's initializers run. Of the config, the seed and the
+    session options are used.
     """
     with tf.Graph().as_default() as graph:
         begin_graph(config)

@@ -50,14 +50,10 @@ class Difference:
 def differences(
     one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str], count: int
 ) -> tuple[Difference, ...]:
-    """Compares the values that both models have.
+    """Compares the values that both models have, by name.
 
-    Args:
-      one: Values on one tower, by name.
-      many: Values on several towers, by name.
-      kind: Function from a name to its kind. Differences are relative to the largest value of the
-        kind in `one`.
-      count: Number of towers of `many`.
+    Differences are relative to the largest value in `one` of a name's `kind`. `count` is the number
+    of towers of `many`.
     """
     pairs = {name: (_wide(one[name]), _wide(many[name])) for name in one if name in many}
     largest: dict[str, float] = {}

@@ -28,9 +28,6 @@ _OPTIONS = ("package", "num_towers", "devices")
 def main(arguments: Sequence[str]) -> None:
     """Runs a program in this process.
 
-    Args:
-      arguments: Command line without the name of this one.
-
     Raises:
       SystemExit: There is no program, or it ends by itself.
     """

@@ -39,14 +39,9 @@ class _AbsentType(abc.ABCMeta):
 
 
 def absent(path: str, advice: str) -> Any:
-    """Makes an absent name.
+    """Makes an absent name, a class whose attributes are absent names, too.
 
-    Args:
-      path: Dotted name in TensorFlow 1.
-      advice: What to use instead: one or more sentences.
-
-    Returns:
-      A class whose attributes are absent names, too.
+    The advice is one or more sentences that say what to use instead.
     """
     return _AbsentType(
         path.rpartition(".")[2],
@@ -61,12 +56,7 @@ def is_absent(value: Any) -> bool:
 
 
 def error_of_use(path: str, advice: str) -> OldNameError:
-    """Returns the error for the use of a name, with the line that uses it.
-
-    Args:
-      path: Dotted name.
-      advice: What to use instead.
-    """
+    """Returns the error for the use of a name, with the line that uses it."""
     return OldNameError(f"{path} cannot be used ({line_of_program()}). {advice}")
 
 

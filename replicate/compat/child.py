@@ -17,11 +17,7 @@ _towers = ExitStack()
 
 
 def run_in(main: types.ModuleType) -> None:
-    """Runs the program of the parent process in a module.
-
-    Args:
-      main: The module, whose name the program finds in `__name__`.
-    """
+    """Runs the program of the parent process in a module, whose name it finds in `__name__`."""
     name, is_module, packages, num_towers, devices = json.loads(os.environ[CHILD])
     program = Program(name, is_module, tuple(packages), num_towers, tuple(devices))
     code = prepare(program)

@@ -56,12 +56,7 @@ class _Installation:
         self.packages |= new
 
     def add_program(self, owns: Owns, on_tensorflow: Callable[[], None]) -> None:
-        """Makes a program see TensorFlow 1.
-
-        Args:
-          owns: Returns True if the module of a name, in a file, belongs to the program.
-          on_tensorflow: Called once, after TensorFlow was loaded.
-        """
+        """Makes a program see TensorFlow 1, as `install_program`."""
         self._owns.append(owns)
         self._on_tensorflow.append(on_tensorflow)
         if "tensorflow" in sys.modules:

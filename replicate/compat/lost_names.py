@@ -17,14 +17,7 @@ from typing import Any, NamedTuple
 
 
 class ArgSpec(NamedTuple):
-    """Result of `inspect.getargspec`.
-
-    Attributes:
-      args: Names of the positional arguments.
-      varargs: Name of the argument that takes further positional ones, or None.
-      keywords: Name of the argument that takes further named ones, or None.
-      defaults: Defaults of the last arguments, or None.
-    """
+    """Result of `inspect.getargspec`."""
 
     args: list[str]
     varargs: str | None
@@ -34,9 +27,6 @@ class ArgSpec(NamedTuple):
 
 def getargspec(func: Callable[..., Any]) -> ArgSpec:
     """Returns names and defaults of a function's arguments, as Python did until 3.10.
-
-    Args:
-      func: The function.
 
     Raises:
       ValueError: It has arguments that only names can give.
@@ -129,11 +119,6 @@ class ModuleWithLostNames(types.ModuleType):
     """A module and the names that it lost. What a program sets is set in the module itself."""
 
     def __init__(self, module: types.ModuleType) -> None:
-        """Takes over the names of a module.
-
-        Args:
-          module: The module.
-        """
         super().__init__(module.__name__, module.__doc__)
         names = {name: value for name, value in vars(module).items() if name != "__getattr__"}
         vars(self).update(names, _real=module)
@@ -157,11 +142,7 @@ class ModuleWithLostNames(types.ModuleType):
 
 @functools.cache
 def with_lost_names(name: str) -> ModuleWithLostNames:
-    """Returns a module with the names that it lost, always the same one.
-
-    Args:
-      name: One of `LOST_FROM`.
-    """
+    """Returns a module with the names that it lost, always the same one."""
     return ModuleWithLostNames(importlib.import_module(name))
 
 

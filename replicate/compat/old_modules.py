@@ -9,12 +9,11 @@ import functools
 import importlib
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from replicate.absent_names import HINTS
 from replicate.compat.absent import OldNameError, absent, is_absent
-from replicate.compat.old_arguments import with_old_arguments
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
@@ -36,11 +35,9 @@ class OldModule(types.ModuleType):
     """A module of TensorFlow 1, whose names are looked up in the table."""
 
     def __init__(self, path: str, api: str) -> None:
-        """Makes a module.
+        """Makes the module of a path in the table, such as "tf.estimator.export".
 
-        Args:
-          path: Its name in the table, such as "tf.estimator.export".
-          api: "replicate" for the defaults of TensorFlow 2, "replicate.v1" for those of 1.
+        The api is "replicate" for the defaults of TensorFlow 2, "replicate.v1" for those of 1.
         """
         name = re.sub(r"^tf\.", "tensorflow.", path)
         super().__init__(name, f"The {path} of TensorFlow 1, made of the names of replicate.")
@@ -175,3 +172,26 @@ def _found(root: str, rest: str) -> Any:
                 raise
             value = importlib.import_module(module)
     return value
+
+
+def with_old_arguments(
+    function: Callable[..., Any], keywords: Sequence[tuple[str, str]]
+) -> Callable[..., Any]:
+    """Returns a function that takes the old arguments, by keywords as in `Row`.
+
+    It raises a TypeError for more positional arguments than there are keywords.
+    """
+    renamed = dict(keywords)
+    order = [new for _, new in keywords]
+
+    @functools.wraps(function)
+    def with_old(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > len(order):
+            raise TypeError(
+                f"{function.__name__} takes {len(order)} positional arguments, "
+                f"{', '.join(renamed)}; got {len(args)}."
+            )
+        named = {renamed.get(name, name): value for name, value in kwargs.items()}
+        return function(**dict(zip(order, args, strict=False)), **named)
+
+    return with_old

@@ -117,24 +117,7 @@ def dnn_model_fn_v2(
     use_tpu: bool = False,
     batch_norm: bool = False,
 ) -> Spec:
-    """Builds the model of a `replicate.DNNEstimator`.
-
-    Args:
-      features: Tensors by their keys.
-      labels: Labels of the batch.
-      mode: One of `ModeKeys`.
-      head: A head.
-      hidden_units: As for `DNNEstimator`, like the rest.
-      feature_columns: Dense columns.
-      optimizer: Optimizer, its name, or a function that makes one.
-      activation_fn: Activation of hidden layers.
-      dropout: Share of a hidden layer's values that are set to 0 in TRAIN.
-      config: The RunConfig, for partitions of variables.
-      use_tpu: Must be False.
-      batch_norm: True to normalise each hidden layer.
-
-    Returns:
-      An EstimatorSpec.
+    """Builds the model of a `replicate.DNNEstimator`, with its arguments.
 
     Raises:
       ValueError: An argument is out of range, or use_tpu is True.
@@ -148,11 +131,7 @@ def dnn_model_fn_v2(
 
 
 def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
-    """Returns the optimizer that a name, a function or an optimizer stands for.
-
-    Args:
-      opt: "Adagrad", "Adam", "Ftrl", "RMSProp" or "SGD", an optimizer, or a function.
-      learning_rate: Rate of an optimizer that is given by its name.
+    """Returns the optimizer that a name of `DNNEstimator`, a function or an optimizer stands for.
 
     Raises:
       ValueError: The name is unknown, it is no optimizer, or a name has no rate.
@@ -174,10 +153,7 @@ class _InitializeIterator(v1.train.SessionRunHook):
 
 
 def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
-    """Reads the result of an input_fn.
-
-    Args:
-      result: A dataset, features, or (features, labels).
+    """Reads the result of an input_fn: a dataset, features, or (features, labels).
 
     Returns:
       (features, labels, hooks); labels are None if there are none. The hook of a dataset starts its
@@ -203,20 +179,14 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
 def model_to_estimator(*, use_v2_estimator: bool = False, **arguments: Any) -> Any:
     """Calls `replicate.model_to_estimator`, as `tf.keras.estimator` of Keras 2 does.
 
-    Args:
-      use_v2_estimator: Ignored: both kinds are the same here.
-      **arguments: As for `replicate.model_to_estimator`.
+    `use_v2_estimator` is ignored: both kinds are the same here.
     """
     del use_v2_estimator
     return replicate.model_to_estimator(**arguments)
 
 
 def fn_args(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """Returns the names of the arguments of a function, without `self` and those that are bound.
-
-    Args:
-      fn: A function, method, object with `__call__`, or `functools.partial`.
-    """
+    """Returns the names of the arguments of a callable, without `self` and those that are bound."""
     if isinstance(fn, functools.partial):
         free = fn_args(fn.func)[len(fn.args) :]
         return tuple(name for name in free if name not in fn.keywords)

@@ -38,15 +38,7 @@ _V1_MODULE = re.compile(r"tensorflow\..*compat\.v1\.(?P<path>.+)")
 
 
 class Program(NamedTuple):
-    """A program to run.
-
-    Attributes:
-      name: Path of the file, or name of the module.
-      is_module: True for the name of a module.
-      packages: Installed packages that see TensorFlow 1, too.
-      num_towers: Number of towers that each Estimator trains on; None for its own.
-      devices: Device of each of these towers; empty for its own.
-    """
+    """A program to run, with the arguments of `run`."""
 
     name: str
     is_module: bool = False
@@ -56,13 +48,7 @@ class Program(NamedTuple):
 
 
 class _Code(NamedTuple):
-    """A program that was read.
-
-    Attributes:
-      code: Its code.
-      path: Its file, an absolute path.
-      package: Package that its relative imports start from, "" if it is in none.
-    """
+    """A program that was read. Its relative imports start from `package`, "" if it is in none."""
 
     code: types.CodeType
     path: str
@@ -123,9 +109,6 @@ def run(
 def towers_of(program: Program) -> AbstractContextManager[None]:
     """Returns the context in which a program trains on the towers that were asked for.
 
-    Args:
-      program: The program.
-
     Raises:
       ValueError: Their number is below 1, or both number and devices are given.
     """
@@ -135,11 +118,7 @@ def towers_of(program: Program) -> AbstractContextManager[None]:
 
 
 def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """Returns a traceback without the frames of this package and of imports.
-
-    Args:
-      tb: The traceback of an error.
-    """
+    """Returns a traceback without the frames of this package and of imports."""
     if tb is None:
         return None
     rest = own_traceback(tb.tb_next)
@@ -151,14 +130,7 @@ def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:
 
 
 def prepare(program: Program) -> _Code:
-    """Makes a program's modules see TensorFlow 1, and reads the program.
-
-    Args:
-      program: The program.
-
-    Returns:
-      Its code, file and package.
-    """
+    """Makes a program's modules see TensorFlow 1, and reads the program."""
     owns_packages = frozenset(program.packages)
 
     def owns(name: str, origin: str) -> bool:
@@ -172,9 +144,6 @@ def prepare(program: Program) -> _Code:
 
 def refuse(trouble: str) -> NoReturn:
     """Ends the process with one sentence and the code for bad input.
-
-    Args:
-      trouble: The sentence.
 
     Raises:
       SystemExit: Always.
@@ -263,12 +232,7 @@ def _program_in_place(
 
 
 def fill_main(main: types.ModuleType, code: _Code) -> None:
-    """Sets what a program finds in its own module.
-
-    Args:
-      main: The module.
-      code: The program.
-    """
+    """Sets what a program finds in its own module."""
     vars(main).update(
         __builtins__=view_builtins(),
         __file__=code.path,

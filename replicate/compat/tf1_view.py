@@ -50,7 +50,6 @@ class TensorFlow1(types.ModuleType):
     """TensorFlow as programs of TensorFlow 1 see it."""
 
     def __init__(self) -> None:
-        """Makes the module; TensorFlow is loaded when a name is used."""
         super().__init__("tensorflow", "TensorFlow 1: tf.compat.v1, tf.estimator and tf.contrib.")
         self.__version__ = self.VERSION = VERSION
         self.compat = _Compat(self)

@@ -26,14 +26,7 @@ def call_input_fn(
 ) -> Any:
     """Calls input_fn with those of mode, params and config that it names; returns its result.
 
-    With a strategy of tf.distribute, it may name input_context, too.
-
-    Args:
-      input_fn: The user's function.
-      mode: One of `ModeKeys`.
-      params: The user's parameters.
-      config: The run's settings.
-      replicas: Number of the strategy's devices; None without a strategy.
+    With a strategy of tf.distribute, for so many replicas, it may name input_context, too.
 
     Raises:
       TypeError: input_fn is not callable or requires other arguments.
@@ -51,11 +44,7 @@ def call_input_fn(
 
 
 def check_model_fn(model_fn: ModelFn, params: Any) -> None:
-    """Checks the signature of a model_fn.
-
-    Args:
-      model_fn: fn(features, labels, mode, params, config), in any order, all but features optional.
-      params: The user's params, None without any.
+    """Checks the signature of a model_fn, which must name params if some are given.
 
     Raises:
       TypeError: It is not callable, does not take features, or requires other arguments.

@@ -121,10 +121,7 @@ class ClusterConfig:
 
 
 def cluster_config_from_environment(*, first_worker_is_chief: bool = False) -> ClusterConfig:
-    """Returns the cluster that the environment variable TF_CONFIG describes, if it is set.
-
-    Args:
-      first_worker_is_chief: As for `parse_cluster_config`.
+    """Returns the cluster of the environment variable TF_CONFIG, if set, by `parse_cluster_config`.
 
     Raises:
       ClusterConfigError: TF_CONFIG is wrong.

@@ -54,7 +54,6 @@ class TrainingEnd:
     """
 
     def __init__(self, model_dir: str):
-        """Reads the present marker; each marker has its own number."""
         self._model_dir = model_dir
         self._first = _read_marker(model_dir)
         self._since = time.monotonic()

@@ -41,7 +41,6 @@ from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.keras_names import Scope, build_with_new_names
 from replicate.estimator.log import log
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
     batches,
     endless_input,
@@ -51,6 +50,7 @@ from replicate.estimator.predicting import (
 )
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session_options import begin_graph
 from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.towers import towers_of
 from replicate.estimator.train_specs import checked_listeners
@@ -388,12 +388,8 @@ class Estimator:
     ) -> bytes:
         """Writes the model's graphs of several modes as one SavedModel, tagged train, eval, serve.
 
-        Args:
-          export_dir_base: As for `export_saved_model`, like all arguments but the next.
-          input_receiver_fn_map: The function that returns the receiver, for each mode.
-          assets_extra: Files to copy.
-          as_text: Whether the graphs are written in text form.
-          checkpoint_path: Checkpoint to export. None: the newest, or what `warm_start_from` gives.
+        `input_receiver_fn_map` has the function that returns the receiver, for each mode. The other
+        arguments are those of `export_saved_model`.
 
         Returns:
           The path of the new directory, as bytes.

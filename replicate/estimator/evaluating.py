@@ -47,18 +47,10 @@ def run_evaluation(
     load: Callable[[v1.Session], None] | None = None,
     exchange: MetricExchange | None = None,
 ) -> dict[str, Any]:
-    """Returns the metrics of the model of the default graph over the batches of its input.
+    """Returns the metrics of the model of the default graph over `steps` batches, by default all.
 
-    Args:
-      inputs: The batch that the model reads.
-      spec: The model.
-      checkpoint: Checkpoint to load; None to evaluate freshly initialised variables.
-      config: Settings of the run.
-      hooks: The caller's hooks.
-      steps: Batches to take, None for all.
-      load: Assigns values to freshly initialised variables.
-      exchange: Adds up the metrics over workers, each of which evaluates its share of the batches;
-        None for a process that evaluates by itself.
+    Without a checkpoint, variables are freshly initialised, then assigned by `load`. `exchange`
+    adds up the metrics over workers, each of which evaluates its share of the batches.
 
     Returns:
       Each metric by its name, "loss" (mean over the batches) and "global_step".
@@ -114,11 +106,6 @@ def write_results(eval_dir: str, results: dict[str, Any], files: EventFiles) -> 
     Other results are left out with a warning. Numbers are also written as a metric line, with the
     name of the directory as "evaluation". What cannot be written is a warning: the caller has the
     results.
-
-    Args:
-      eval_dir: Directory of the evaluation.
-      results: Results by name, "global_step" among them.
-      files: Event files of the process; that of the directory is made when it is needed.
     """
     metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     summary = v1.Summary()

@@ -65,11 +65,8 @@ class EvaluationRounds:
     def __init__(self, estimator: Evaluates, eval_spec: EvalSpec, exports_models: bool = True):
         """Stores the parts; runs nothing yet.
 
-        Args:
-          estimator: The model.
-          eval_spec: What to evaluate on, and the exporters.
-          exports_models: False in a worker that evaluates its share and leaves the rest to the
-            chief.
+        `exports_models` is False in a worker that evaluates its share and leaves the rest to the
+        chief.
         """
         self._exports_models = exports_models
         self.results: dict[str, Any] | None = None
@@ -132,7 +129,6 @@ class RoundsHook(ScheduledHook):
     """
 
     def __init__(self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float):
-        """Stores the rounds, the directory of checkpoints, and the least seconds between rounds."""
         self.listener = SaveListener()
         self._rounds = rounds
         self._model_dir = model_dir
@@ -161,14 +157,9 @@ class RoundsHook(ScheduledHook):
 
 
 class SaveListener(v1.train.CheckpointSaverListener):
-    """Keeps the step of the newest checkpoint that was not evaluated.
-
-    Attributes:
-      new_step: Step of that checkpoint; None without one.
-    """
+    """Keeps the step of the newest checkpoint that was not evaluated, None without one."""
 
     def __init__(self) -> None:
-        """Begins before the first save, which is not evaluated."""
         self.new_step: int | None = None
         self._is_first = True
 
@@ -191,12 +182,6 @@ def follow_checkpoints(
     The first round begins after `start_delay_secs`, or as soon as there is nothing to wait for:
     training has ended since this call, or the last checkpoint is there. An older end marker does
     not count before the delay is over: a run that is about to continue removes it meanwhile.
-
-    Args:
-      rounds: Evaluate and export a checkpoint.
-      estimator: Estimator whose model_dir is watched.
-      max_steps: Global step of the final round; None if it is not known.
-      eval_spec: Holds the delay before the first round and the time between rounds.
 
     Raises:
       CheckpointError: The last checkpoint is damaged, one cannot be evaluated or exported, or the

@@ -167,14 +167,9 @@ class LatestExporter(_SavedModelExporter):
         as_text: bool = False,
         exports_to_keep: int | None = 5,
     ):
-        """Stores the arguments.
+        """Stores the arguments: those of `FinalExporter`, and the number of newest exports to keep.
 
-        Args:
-          name: Name of the exports' directory.
-          serving_input_receiver_fn: As for `Estimator.export_saved_model`.
-          assets_extra: As for `Estimator.export_saved_model`.
-          as_text: As for `Estimator.export_saved_model`.
-          exports_to_keep: Number of newest exports to keep, None for all.
+        None keeps all.
 
         Raises:
           ValueError: The name is empty, or no export would be kept.

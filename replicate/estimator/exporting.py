@@ -77,14 +77,8 @@ def export_graphs(
 ) -> bytes:
     """Writes one SavedModel with a graph for each mode, and returns its directory.
 
-    Args:
-      export_dir_base: Parent of the new directory, which is named after the time in seconds.
-      receiver_fns: Function that returns the receiver, by mode.
-      build: Builds the model of one mode.
-      checkpoint: Source of the variables: a checkpoint, or the warm start of a model without one.
-      config: Holds the session options.
-      assets_extra: Files to copy, by path inside "assets.extra".
-      as_text: If True, the graphs are written in text form.
+    The directory is named after the time in seconds. Variables come from a checkpoint, or from the
+    warm start of a model without one.
 
     Raises:
       ValueError: There is no mode or an unknown one, an asset is missing, no signature can be
@@ -124,12 +118,7 @@ def export_graphs(
 
 
 def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
-    """Removes the directories of killed exports; returns their names.
-
-    Args:
-      export_dir_base: Parent of the exports.
-      before: Time in seconds since the epoch. Exports that began later are kept.
-    """
+    """Removes the directories of killed exports that began before a time; returns their names."""
     gfile = tf.io.gfile
     base = export_dir_base.rstrip("/")
     names = gfile.listdir(base) if gfile.isdir(base) else []

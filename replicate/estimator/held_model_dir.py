@@ -7,8 +7,7 @@ that saves nothing may clean a directory if nobody else trains there.
 import contextlib
 from collections.abc import Iterator
 
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
-from replicate.estimator.checkpoints.state_file import last_writer
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir, last_writer
 from replicate.estimator.hooks.saving import saves_checkpoints
 from replicate.estimator.lease.claim import claim_lease, is_held
 from replicate.estimator.run_config import RunConfig
@@ -18,8 +17,7 @@ from replicate.estimator.run_config import RunConfig
 def held_model_dir(config: RunConfig) -> Iterator[FencedModelDir | None]:
     """Holds the writer lease of the model directory inside the context, if the run needs it.
 
-    Args:
-      config: Settings of the run. The directory must exist if this process is the chief.
+    The directory must exist if this process is the chief.
 
     Yields:
       The directory; None if this run may not change them.

@@ -193,11 +193,7 @@ def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
 
 
 def _loading(values: dict[str, np.ndarray]) -> Callable[[v1.Session], None]:
-    """Adds assignments of variables to the default graph; returns a function that runs them.
-
-    Args:
-      values: Values by name of the variable. Variables without a value keep theirs.
-    """
+    """Adds assignments of the variables with a value; returns a function that runs them."""
     variables = [v for v in v1.global_variables() if v.op.name in values]
     sources = {v.op.name: v1.placeholder(v.dtype.base_dtype, v.shape) for v in variables}
     assignments = [v1.assign(v, sources[v.op.name]).op for v in variables]

@@ -114,9 +114,6 @@ def batch_size(features: Nest) -> int | Tensor | None:
     """Returns the number of rows of a batch: an int if known now, else a Tensor.
 
     The result is None if the number is not known, for example for a sparse first feature.
-
-    Args:
-      features: Tensor or nest of Tensors, each [batch, ...].
     """
     first = next(iter(flatten(features)), None)
     if not isinstance(first, tf.Tensor) or first.shape.rank in (None, 0):

@@ -34,11 +34,7 @@ def open_prediction_session(
 ) -> v1.train.MonitoredSession:
     """Returns a session of the default graph that is ready to predict.
 
-    Args:
-      spec: The model.
-      checkpoint: Checkpoint to load; None to predict with freshly initialised variables.
-      config: Settings of the run.
-      hooks: The caller's hooks.
+    Without a checkpoint, variables are freshly initialised.
 
     Raises:
       CheckpointError: The checkpoint cannot be loaded.
@@ -86,11 +82,7 @@ def batches(
 ) -> Iterator[Any]:
     """Yields the predictions of each batch until the input ends, then closes the session.
 
-    Args:
-      session: Result of `open_prediction_session`.
-      graph: Graph of the model.
-      predictions: Tensors to compute.
-      is_endless: Result of `endless_input`. If it is True in a run, a warning says so.
+    If `is_endless`, the result of `endless_input`, is True in a run, a warning says so.
     """
     with session:
         if is_endless is not None and session.run_step_fn(_evaluates_to_true(is_endless)):

@@ -46,11 +46,7 @@ _SHOWN = 5
 
 
 def warn_of_random_ops(train_op: Operation) -> bool:
-    """Warns if a step has random operations with a state; returns True if it has.
-
-    Args:
-      train_op: Operation or Tensor that makes a step.
-    """
+    """Warns if a step has random operations with a state; returns True if it has."""
     found = stateful_random_ops(train_op)
     if not found:
         return False
@@ -71,9 +67,6 @@ def stateful_random_ops(train_op: Operation) -> list[str]:
 
     An operation in the body of a function, such as a branch of `tf.cond`, is named after the
     operation that calls the function: "cond/RandomUniform".
-
-    Args:
-      train_op: Operation or Tensor that makes a step.
     """
     graph = train_op.graph
     library = _Library(graph)

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.whole_files import write_whole
 from replicate.tower.recorded_plan import recorded_plan
 from replicate.variables.table import VariableRow
 
@@ -56,12 +55,7 @@ class Placement:
 
 
 def placement(graph: Any, rows: Sequence[VariableRow]) -> Placement:
-    """Returns the devices of a graph.
-
-    Args:
-      graph: The graph of a training run.
-      rows: Its trainable variables.
-    """
+    """Returns the devices of a graph."""
     plan = recorded_plan(graph)
     variables = tuple(sorted({row.device for row in rows}))
     if plan is None:
@@ -74,12 +68,7 @@ def run_record(
 ) -> dict[str, Any]:
     """Returns the contents of the file.
 
-    Args:
-      placed: Devices of the graph.
-      rows: Trainable variables of the model.
-      config: Settings of the run.
-      params: The model's params. What is neither text nor number nor made of them is written as
-        the name of its type.
+    Of params, what is neither text nor number nor made of them is written as its type's name.
     """
     cluster = {job: len(tasks) for job, tasks in config.cluster.jobs.items()}
     return {

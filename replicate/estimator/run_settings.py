@@ -40,10 +40,7 @@ NOT_GIVEN: Any = _NotGiven()
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns checked and converted settings.
-
-    Args:
-      settings: Values by the name of the setting, a key of `CHECKS`.
+    """Returns checked and converted settings by name, a key of `CHECKS`.
 
     Raises:
       ValueError: A setting is out of range, or a strategy of `tf.distribute` is not supported.
@@ -54,14 +51,10 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checkpoint_intervals(steps: Any, secs: Any) -> dict[str, Any]:
-    """Returns both checkpoint intervals of a new RunConfig.
+    """Returns both checkpoint intervals of a new RunConfig, each a number, None or NOT_GIVEN.
 
     Without arguments, checkpoints are 600 seconds apart. An interval that is given, even as None,
     sets the other one to None unless that is given too.
-
-    Args:
-      steps: Steps between two checkpoints, None, or NOT_GIVEN.
-      secs: Seconds between two checkpoints, None, or NOT_GIVEN.
 
     Raises:
       ValueError: Both are numbers.

@@ -1,4 +1,4 @@
-"""Options of sessions: devices of this process, and tasks of the cluster to connect to."""
+"""Seed and global step of graphs, and options of sessions: devices, and tasks to connect to."""
 
 from typing import Any
 
@@ -15,12 +15,9 @@ v1 = tf.compat.v1
 def complete_config(session_config: v1.ConfigProto | None) -> Any:
     """Returns a copy of the options that has the number of logical CPU devices of the process.
 
-    Without that number, TensorFlow gives a session one CPU device. The number comes from the
-    settings of TensorFlow, so that no GPU is initialised. Logical GPUs are not copied: options of a
-    session split GPUs by `gpu_options.experimental.virtual_devices`.
-
-    Args:
-      session_config: A ConfigProto, or None for one that allows soft placement.
+    Without options it allows soft placement. Without the number, TensorFlow gives a session one CPU
+    device. It comes from the settings of TensorFlow, so that no GPU is initialised. Logical GPUs
+    are not copied: options of a session split GPUs by `gpu_options.experimental.virtual_devices`.
     """
     completed = v1.ConfigProto(allow_soft_placement=True)
     if session_config is not None:
@@ -57,3 +54,20 @@ def restricted_options(config: RunConfig, *devices: str) -> Any:
     del options.device_filters[:]
     options.device_filters.extend(devices)
     return options
+
+
+_SEEDS_OF_WORKERS = 1_000_003
+"""Difference of the seeds of workers that sum their gradients; all get the chief's variables."""
+
+
+def begin_graph(config: RunConfig) -> None:
+    """Sets the seed of the default graph, then makes its global step on the CPU.
+
+    On a GPU, TensorFlow's choice, each reading of the global step would be a copy.
+    """
+    seed = config.tf_random_seed
+    if seed is not None and config.all_reduce is not None:  # Workers shuffle and drop by their own.
+        seed += _SEEDS_OF_WORKERS * (config.global_id_in_cluster or 0)
+    v1.set_random_seed(seed)
+    with v1.device("/device:CPU:0"):
+        v1.train.create_global_step()

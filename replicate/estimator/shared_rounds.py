@@ -30,14 +30,7 @@ class SharedRoundsHook(ScheduledHook):
     def __init__(
         self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float, is_chief: bool
     ):
-        """Stores the parts.
-
-        Args:
-          rounds: Evaluate a checkpoint.
-          model_dir: Directory of checkpoints.
-          throttle_secs: Least seconds from one round to the next.
-          is_chief: True in the worker that announces.
-        """
+        """Stores the parts. The chief announces rounds, at least `throttle_secs` apart."""
         self.listener = SaveListener()
         self._rounds = rounds
         self._model_dir = model_dir

@@ -32,7 +32,6 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        """Starts without a signal."""
         self.signum: int | None = None
         self.requested_at: float | None = None
 

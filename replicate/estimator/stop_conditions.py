@@ -18,23 +18,14 @@ from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.end_marker import TrainingEnd, has_ended
 from replicate.estimator.hooks.finite import require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stop_agreement import StopAgreement
+from replicate.estimator.hooks.step_loop import StopAgreement
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.signals import Interruption
 from replicate.roles import CHIEFS, TaskType
 
 
 class StopConditions:
-    """Conditions that end one training run: signals, a lost cluster, the end of the chief.
-
-    Attributes:
-      readings: Step and loss of the run.
-      config: Settings of this process.
-      has_input_ended: True after the input had no more elements.
-      watchdog: Ends the run if another process no longer answers; a hook and a context.
-      restarts: Counts the sessions that were lost.
-      agreement: Lets all workers stop after the same step; None if they need not.
-    """
+    """Conditions that end one training run: signals, a lost cluster, the end of the chief."""
 
     def __init__(
         self,
@@ -47,14 +38,8 @@ class StopConditions:
     ):
         """Stores the sources of the conditions.
 
-        Args:
-          interruption: Knows if a signal arrived.
-          readings: Step and loss of the run.
-          config: Settings of this process.
-          training_end: Tells a worker if the chief has ended training; None for the chief.
-          check_writer: Called after each step and in each wait; raises ModelDirInUseError if
-            another process writes the checkpoints now.
-          agreement: Knows if a signal has asked another worker to end; None without such workers.
+        The chief has no `training_end`. `check_writer`, called after each step and in each wait,
+        raises ModelDirInUseError if another process writes the checkpoints now.
         """
         self.readings = readings
         self.config = config

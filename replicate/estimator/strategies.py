@@ -48,10 +48,6 @@ class StrategyRequest:
 def strategy_request(setting: str, strategy: Any) -> StrategyRequest | None:
     """Returns the training that a strategy asks for; None for no strategy.
 
-    Args:
-      setting: Name of the setting that holds the strategy, for errors.
-      strategy: An object of `tf.distribute`, an `AllReduce`, or None.
-
     Raises:
       ValueError: The strategy is of another kind.
     """
@@ -70,11 +66,7 @@ def strategy_request(setting: str, strategy: Any) -> StrategyRequest | None:
 
 
 def all_reduce_of(strategy: Any) -> AllReduce | None:
-    """Returns the settings of the sums over workers that a strategy asks for; None for none.
-
-    Args:
-      strategy: As for `strategy_request`.
-    """
+    """Returns the settings of the sums over workers that a strategy asks for; None for none."""
     if isinstance(strategy, AllReduce):
         return strategy
     return AllReduce() if isinstance(strategy, _OF_WORKERS) else None

@@ -16,8 +16,7 @@ from typing import Any, final
 
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
-from replicate.estimator.whole_files import write_whole
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.links import leads_out
 
 TIME_FILE = "time.json"
@@ -42,11 +41,6 @@ class TimeSpent:
     """
 
     def __init__(self, model_dir: str):
-        """Starts without a call.
-
-        Args:
-          model_dir: Directory of the file.
-        """
         self._path = f"{model_dir.rstrip('/')}/{TIME_FILE}"
         self._optional = OptionalFiles()
         self._earlier: dict[str, Any] = {}
@@ -82,9 +76,6 @@ class TimeSpent:
         """Measures what is done inside the context. A kind inside of it is not counted twice.
 
         After a call of train, the file gets the evaluations that follow.
-
-        Args:
-          kind: One of `KINDS`.
         """
         begun, taken = time.monotonic(), self._taken
         try:
@@ -103,12 +94,7 @@ class TimeSpent:
             self._add(START, self._first_step_secs - self._taken)
 
     def add_steps(self, steps: int, input_secs: float) -> None:
-        """Adds steps that were made after the first one of a call.
-
-        Args:
-          steps: Number of steps.
-          input_secs: Seconds that they have waited for their batches.
-        """
+        """Adds the steps of a call after its first one, and the seconds they waited for batches."""
         self._steps += steps
         self._add(INPUT, input_secs)
 

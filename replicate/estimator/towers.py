@@ -33,9 +33,6 @@ class Towers:
     def replicated(self, model_fn: ModelFn) -> ModelFn:
         """Returns the model_fn on these towers, whose optimizers need not be wrapped.
 
-        Args:
-          model_fn: Function of one tower.
-
         Raises:
           ValueError: A device does not exist.
         """
@@ -55,11 +52,6 @@ def towers_of(model_fn: ModelFn, config: RunConfig, mode: str) -> Towers | None:
     process apply to TRAIN, where they split each batch, and take the place of a strategy's devices.
     A model_fn that builds towers keeps its own. Workers of an `AllReduce` split their batches over
     their GPUs.
-
-    Args:
-      model_fn: The Estimator's function.
-      config: Settings of the run.
-      mode: One of `ModeKeys`.
 
     Raises:
       ValueError: There is a strategy, and the model_fn builds towers.

@@ -33,8 +33,7 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.same_variables import SameVariablesHook
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.start import StartHook
-from replicate.estimator.hooks.step_loop import StepLoop
-from replicate.estimator.hooks.stop_agreement import StopAgreement
+from replicate.estimator.hooks.step_loop import StepLoop, StopAgreement
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
@@ -60,16 +59,7 @@ STOP_GRACE_SECS = 5
 
 @dataclasses.dataclass(frozen=True)
 class TrainRequest:
-    """Arguments of one call of `Estimator.train`.
-
-    Attributes:
-      hooks: The caller's hooks; they run before all others.
-      listeners: The caller's checkpoint listeners.
-      steps: Steps to make from where the checkpoint is.
-      max_steps: Global step to stop at. Without `steps` and `max_steps`, training ends with the
-        input.
-      shows_start: True to show the tasks before the first step.
-    """
+    """Arguments of one call of `Estimator.train`. `shows_start` is for tasks before its steps."""
 
     hooks: Sequence[Any] = ()
     listeners: Sequence[Any] = ()
@@ -107,11 +97,6 @@ def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
     The loss is added to the collection `GraphKeys.LOSSES`, where hooks look for it.
-
-    Args:
-      inputs: Input that the model was built on.
-      spec: The model.
-      run: Settings of the run.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
@@ -253,7 +238,7 @@ def _worker_start(
         run.config,
         facts,
         inputs.position,
-        conditions.watchdog.watch_peers,
+        conditions.watchdog.peers.connect,
     )
 
 
@@ -370,7 +355,7 @@ def _run_loop(
     def failures() -> Iterator[None]:
         with (
             conditions.restarts.record_cause(),
-            lost_workers_named(config, conditions.watchdog.lost_peers),
+            lost_workers_named(config, conditions.watchdog.peers.lost),
         ):
             yield
 

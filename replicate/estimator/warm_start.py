@@ -101,9 +101,6 @@ def warm_start_settings(warm_start_from: Any) -> WarmStartSettings | None:
 def apply_warm_start(settings: WarmStartSettings) -> None:
     """Initialises variables of the default graph with the values in a checkpoint.
 
-    Args:
-      settings: Checkpoint and variables.
-
     Raises:
       CheckpointError: There is no such checkpoint, it is damaged, or it does not fit the model; the
         last is a ValueError, too.
@@ -127,19 +124,10 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
 def save_warm_start(
     settings: WarmStartSettings, scaffold: v1.train.Scaffold, config: RunConfig, folder: str
 ) -> str:
-    """Saves the model of the default graph after its warm start.
+    """Saves the model of the default graph after its warm start; returns the checkpoint's path.
 
     The settings choose the variables, as in `apply_warm_start`. The others, such as the global step
     and moving averages, take the values that the source has under their names, if it has any.
-
-    Args:
-      settings: Checkpoint and variables.
-      scaffold: Scaffold of the model.
-      config: Holds the session options.
-      folder: Directory of the new checkpoint.
-
-    Returns:
-      The path of the new checkpoint.
 
     Raises:
       CheckpointError: There is no such source, or it does not fit the model; the last is a

@@ -39,13 +39,8 @@ class WorkerStart:
     ):
         """Stores the parts.
 
-        Args:
-          group: The workers.
-          meeting: Brings them together.
-          config: Settings of this process.
-          facts: Settings that must be equal in all workers.
-          position: Input of this worker; None if it always starts at the beginning.
-          watch_peers: Called when all workers are there.
+        Facts must be equal in all workers. `position` is None for an input that always starts at
+        the beginning. `watch_peers` is called when all workers are there.
         """
         self._group = group
         self._meeting = meeting
@@ -62,31 +57,20 @@ class WorkerStart:
     ) -> v1.train.SessionCreator:
         """Returns the creator of the chief's session.
 
-        Args:
-          make: Makes the creator of a session that calls a function when its variables have values.
-          should_cancel: Called in each wait; True cancels it.
+        `make` gets a function that the session calls when its variables have values.
         """
         return _Creator(self, lambda values: make(values.copy).create_session(), should_cancel)
 
     def worker_creator(
         self, scaffold: v1.train.Scaffold, should_cancel: Callable[[], bool]
     ) -> v1.train.SessionCreator:
-        """Returns the creator of the session of another worker.
-
-        Args:
-          scaffold: Checks and local initialisers of the default graph.
-          should_cancel: Called in each wait; True cancels it.
-        """
+        """Returns the creator of the session of another worker."""
         return _Creator(self, lambda values: self._receiving(scaffold, values), should_cancel)
 
     def create(
         self, make: Callable[[InitialValues], v1.Session], should_cancel: Callable[[], bool]
     ) -> v1.Session:
         """Meets the other workers, and returns a session with the chief's variables.
-
-        Args:
-          make: Makes the session.
-          should_cancel: Called in each wait; True cancels it.
 
         Raises:
           ClusterError: A worker is absent or lost.

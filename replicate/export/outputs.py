@@ -221,10 +221,6 @@ def completed_outputs(
     A single output is also the default, whatever its name. Without any output, the default returns
     all predictions.
 
-    Args:
-      outputs: Export outputs of the user, checked by `check_outputs`.
-      predictions: Tensor or dict of Tensors.
-
     Raises:
       ValueError: There are several outputs, and none has the name of the default signature.
     """

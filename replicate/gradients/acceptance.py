@@ -33,9 +33,7 @@ class StepAcceptance(abc.ABC):
     ) -> list[Operation]:
         """Returns operations that fail a step which must not be applied: by default none.
 
-        Args:
-          towers: Gradients of each tower.
-          summed: Their sums over towers, and over workers if there are several.
+        The sums are those over towers, and over workers if there are several.
         """
         del towers, summed
         return []
@@ -44,21 +42,11 @@ class StepAcceptance(abc.ABC):
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
     ) -> Tensor | None:
-        """Returns True if the step may be applied: a boolean scalar. None: every step may.
-
-        Args:
-          towers: Gradients of each tower.
-          summed: Their sums over towers.
-        """
+        """Returns True if the step may be applied: a boolean scalar. None: every step may."""
 
     @abc.abstractmethod
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
-        """Returns an operation that runs `train_op`, then counts the step.
-
-        Args:
-          accepted: Result of `judge`.
-          train_op: Applies the gradients of an accepted step.
-        """
+        """Returns an operation that runs `train_op`, then counts the step as `judge` found it."""
 
 
 def step_acceptance(
@@ -93,12 +81,6 @@ class FailOnNonFinite(StepAcceptance):
     """
 
     def __init__(self, workers: Workers | None = None, is_summed: bool = True):
-        """Takes the parts.
-
-        Args:
-          workers: The workers, None for this process alone.
-          is_summed: As for `step_acceptance`.
-        """
         self._workers = workers
         self._is_summed = is_summed
 
@@ -136,7 +118,6 @@ class SkipOverflow(StepAcceptance):
     """Skips a step if a sum of gradients is not finite, and shrinks the loss scale."""
 
     def __init__(self, scaling: LossScaling, workers: Workers | None = None):
-        """Takes the state of the loss scale, and workers that must agree on their own gradients."""
         self._scaling = scaling
         self._workers = workers
 
@@ -171,7 +152,6 @@ class SkipNonFinite(StepAcceptance):
         scaling: LossScaling | None,
         workers: Workers | None = None,
     ):
-        """Takes the state of `skip_nonfinite`, that of the loss scale, and other workers."""
         self._workers = workers
         self._skipping = skipping
         self._scaling = scaling
@@ -206,12 +186,7 @@ class SkipNonFinite(StepAcceptance):
 
 
 def _culprits(own: Sequence[Watched], workers: Workers) -> Callable[[], Tensor]:
-    """Returns a function that makes words about the workers whose gradients are not finite.
-
-    Args:
-      own: Gradients of this worker's towers, at least one.
-      workers: The workers.
-    """
+    """Returns a function that makes words about the workers whose gradients are not finite."""
     with v1.device(CPU):
         is_finite = tf.reduce_all(finite_flags(own)[0])
 

@@ -44,11 +44,7 @@ class PendingUpdate:
     totals: Sequence[Variable] = ()
 
     def run(self, apply: Callable[[GradientsAndVariables], Operation]) -> Operation:
-        """Returns an operation that makes the update in the steps in which it is due.
-
-        Args:
-          apply: Makes the operation that applies gradients.
-        """
+        """Returns an operation that makes the update, by `apply`, in the steps when it is due."""
         return run_if(self.due, lambda: self._reset_after(apply(self.gradients_and_variables)))
 
     def _reset_after(self, applied: Operation) -> Operation:
@@ -81,11 +77,7 @@ class GradientAccumulation:
     def add(
         self, gradients_and_variables: GradientsAndVariables, accepted: Tensor | None
     ) -> PendingUpdate:
-        """Adds the gradients of a step to the totals.
-
-        Args:
-          gradients_and_variables: Gradients of one step. Sparse ones are added to dense totals.
-          accepted: Boolean scalar: False in steps that are left out; None: no step is.
+        """Adds the gradients of a step, if it is accepted, to the totals, which are dense.
 
         Returns:
           The update with the totals. With one step, the update of that step's gradients.

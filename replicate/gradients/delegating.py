@@ -17,10 +17,6 @@ class DelegatingOptimizer(v1.train.Optimizer):
     def __init__(self, opt: Any, name: str) -> None:
         """Keeps the optimizer.
 
-        Args:
-          opt: An optimizer of `tf.compat.v1.train`.
-          name: Name of this one.
-
         Raises:
           TypeError: opt is no such optimizer.
         """
@@ -41,13 +37,7 @@ class DelegatingOptimizer(v1.train.Optimizer):
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Operation:
-        """Applies gradients as the wrapped optimizer does.
-
-        Args:
-          grads_and_vars: (gradient, variable) pairs.
-          global_step: Variable that is incremented once a step.
-          name: Name of the operation.
-        """
+        """Applies gradients as the wrapped optimizer does."""
         return self._acting().apply_gradients(grads_and_vars, global_step, name)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Variable | None:

@@ -52,7 +52,6 @@ class LossScaling:
     """
 
     def __init__(self, settings: DynamicLossScale):
-        """Makes the variables and their summaries."""
         self._settings = settings
         with v1.variable_scope(None, default_name="loss_scale"):
             self.factor = _scalar("factor", tf.float32, settings.initial)
@@ -64,22 +63,14 @@ class LossScaling:
     def grad_loss(self, loss: Tensor, given: Tensor | None) -> Tensor:
         """Returns the derivative of the scaled loss by the loss: the start of the backward pass.
 
-        The loss itself is not scaled, because some optimizers read it.
-
-        Args:
-          loss: Loss to differentiate, a scalar.
-          given: Start of the backward pass without a loss scale; None: 1.
+        `given` is the start without a loss scale; None: 1. The loss itself, a scalar, is not
+        scaled, because some optimizers read it.
         """
         factor = tf.cast(self.factor, loss.dtype)
         return factor if given is None else factor * given
 
     def unscaled(self, gradient: Gradient, variable: Variable) -> Gradient:
-        """Divides a gradient by the factor, in the variable's type and on the gradient's device.
-
-        Args:
-          gradient: Gradient of the scaled loss.
-          variable: Its variable.
-        """
+        """Divides a gradient by the factor, in the variable's type and on the gradient's device."""
         return _divided(gradient, self.factor, variable.dtype.base_dtype)
 
     def can_shrink(self) -> Tensor:
@@ -87,11 +78,7 @@ class LossScaling:
         return self.factor.read_value() > 1.0
 
     def adapt(self, finite: Tensor) -> Operation:
-        """Returns the operation that adapts the factor after a step.
-
-        Args:
-          finite: Boolean scalar: True if all gradients of the step were finite.
-        """
+        """Returns the operation that adapts the factor to finite gradients, or others."""
         settings = self._settings
         good = tf.where(finite, self._good.read_value() + 1, 0)
         grown = good >= settings.growth_steps

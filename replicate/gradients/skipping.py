@@ -37,11 +37,6 @@ class NonFiniteSkipping:
     descriptions: tuple[str, ...]
 
     def __init__(self, allowed: int):
-        """Makes the variables and their summaries.
-
-        Args:
-          allowed: Number of steps in a row that may be skipped, ≥ 1.
-        """
         self.allowed = allowed
         with v1.variable_scope(None, default_name="skip_nonfinite"):
             self.total = _counter("skipped_steps")
@@ -92,11 +87,9 @@ class NonFiniteSkipping:
         return self.cause > 0
 
     def count(self, accepted: Tensor) -> Operation:
-        """Returns the operation that counts the step.
+        """Returns the operation that counts the step by the result of `judge`.
 
-        Args:
-          accepted: Result of `judge`. An overflow of the scaled loss, which is neither accepted
-            nor counted, changes no counter.
+        An overflow of the scaled loss, which is neither accepted nor counted, changes no counter.
         """
         in_a_row = self.in_a_row.read_value()
         others = tf.where(accepted, tf.zeros_like(in_a_row), in_a_row)

@@ -50,11 +50,7 @@ class GradientSum:
     share: GradientShare = UNWEIGHTED
 
     def sum(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
-        """Returns the gradients of the whole batch's loss, without the loss scale.
-
-        Args:
-          towers: Gradients of each tower.
-        """
+        """Returns the gradients of the whole batch's loss, without the loss scale."""
         gradients = [tower.gradients_and_variables for tower in towers]
         with v1.name_scope("gradient_aggregating"):
             devices = [tower.device for tower in towers]
@@ -68,11 +64,7 @@ class GradientSum:
 @typing.final
 @dataclasses.dataclass(frozen=True)
 class GradientClipping:
-    """Scales gradients down to a global norm.
-
-    Attributes:
-      norm: Largest global norm, > 0; None: gradients stay as they are.
-    """
+    """Scales gradients down to a global norm, > 0; None: they stay as they are."""
 
     norm: float | None
 
@@ -90,14 +82,7 @@ class GradientClipping:
 @typing.final
 @dataclasses.dataclass(frozen=True)
 class GradientApplication:
-    """Lets an optimizer apply gradients.
-
-    Attributes:
-      optimizer: The optimizer.
-      global_step: Variable that the optimizer increments once an update.
-      name: Name of the operation.
-      others: Other arguments of the optimizer's `apply_gradients`.
-    """
+    """Lets an optimizer apply gradients, with `others` as further arguments."""
 
     optimizer: v1.train.Optimizer
     global_step: Variable | None
@@ -125,13 +110,7 @@ class GradientApplication:
 class GradientStages:
     """Stages of an update, in the order in which they run.
 
-    Attributes:
-      gradient_sum: Sums the gradients over towers.
-      acceptance: Decides if the step may be applied.
-      accumulation: Adds the gradients to those of earlier steps.
-      clipping: Limits the norm of the update's gradients.
-      application: Lets the wrapped optimizer apply them.
-      workers: Workers over which the sums go on; None for this process alone.
+    The sums go on over workers, if there are any.
     """
 
     gradient_sum: GradientSum
@@ -142,11 +121,7 @@ class GradientStages:
     workers: Workers | None = None
 
     def build(self, towers: Sequence[TowerGradients]) -> Operation:
-        """Returns the operation that makes a training step.
-
-        Args:
-          towers: Gradients of each tower.
-        """
+        """Returns the operation that makes a training step."""
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed)]
         workers, accumulation = self.workers, self.accumulation

@@ -275,14 +275,7 @@ class TowerOptimizer(v1.train.Optimizer):
         application: GradientApplication,
         average: bool,
     ) -> GradientStages:
-        """Makes the stages of an update from the settings.
-
-        Args:
-          gradient_sum: The first stage.
-          skipping: State of `skip_nonfinite`, if that is set.
-          application: The last stage.
-          average: True if accumulated gradients are averaged, False if they are summed.
-        """
+        """Makes the stages of an update from the settings."""
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
         workers = current_workers()
         steps = self._accumulate_steps

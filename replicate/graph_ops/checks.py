@@ -25,22 +25,14 @@ _MARKED = re.compile(r"<<(?P<kind>\w+)\| (?P<text>.*?) \|>>", re.DOTALL)
 def batch_check(condition: Tensor, text: str, *values: Tensor) -> Operation:
     """Makes an operation that fails with `ValueError(text)` unless the condition holds.
 
-    Args:
-      condition: Boolean scalar.
-      text: The message; each `{}` in it is replaced by one of `values`.
-      values: Scalars, known when the step runs.
+    Each `{}` in the text is replaced by one of the values: scalars, known when the step runs.
     """
     message = tf.strings.format(f"<<ValueError| {text} |>>", values)
     return v1.debugging.Assert(condition, [message])
 
 
 def failure_unless(condition: Tensor, text: Tensor) -> Operation:
-    """Makes an operation that fails with `NonFiniteError(text)` unless the condition holds.
-
-    Args:
-      condition: Boolean scalar.
-      text: String scalar: the message.
-    """
+    """Makes an operation that fails with `NonFiniteError(text)` unless the condition holds."""
     message = tf.strings.join(["<<NonFiniteError| ", text, " |>>"])
     return v1.debugging.Assert(condition, [message])
 

@@ -19,13 +19,10 @@ v1 = tf.compat.v1
 
 
 def run_if(condition: Tensor | None, make: Callable[[], Operation]) -> Operation:
-    """Returns an operation that runs an operation in the steps that meet a condition.
+    """Returns an operation that runs what `make` makes now, in the steps that meet a condition.
 
-    It does nothing in other steps. Summaries made inside `make` are empty in those.
-
-    Args:
-      condition: Boolean scalar. None: every step meets it.
-      make: Makes the operation to run. Called once, now.
+    It does nothing in other steps. Summaries made inside `make` are empty in those. None as the
+    condition: every step meets it.
     """
     if condition is None:
         return make()
@@ -42,13 +39,7 @@ def run_unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
 
 
 def _gated(chosen: Tensor, otherwise: Tensor, make: Callable[[], Operation]) -> Operation:
-    """Runs an operation in the steps where `chosen` is alive.
-
-    Args:
-      chosen: Alive in the steps that run the operation.
-      otherwise: Alive in all other steps.
-      make: Makes the operation.
-    """
+    """Runs an operation in the steps where `chosen` is alive; in others, `otherwise` is."""
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     before = len(summaries)
     with v1.name_scope("run_if"), v1.device(CPU):

@@ -19,7 +19,6 @@ class DescribedOperations:
     """Operations to be made. They may take results of each other as inputs."""
 
     def __init__(self) -> None:
-        """Begins with none."""
         self._described = tf.Graph().as_graph_def()
         self._given: dict[str, Tensor] = {}
         self._keys: dict[Any, str] = {}

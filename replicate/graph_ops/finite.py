@@ -40,26 +40,13 @@ class Watched(NamedTuple):
 
 
 def watched(values: Tensor, description: str, is_loss: bool = False) -> Watched:
-    """Watches a floating-point tensor on the current device.
-
-    Args:
-      values: The tensor.
-      description: Its name, to begin a sentence with.
-      is_loss: True for a loss, False for a gradient.
-    """
+    """Watches a floating-point tensor on the current device. The description begins a sentence."""
     (entry,) = watched_all([(values, description)])
     return entry._replace(is_loss=is_loss)
 
 
 def watched_all(described: Iterable[tuple[Tensor, str]]) -> list[Watched]:
-    """Watches gradients on the current device.
-
-    Args:
-      described: Each gradient's values and its description.
-
-    Returns:
-      One entry per data type.
-    """
+    """Watches gradients, with their descriptions, on the current device: one entry per type."""
     by_type: dict[tf.DType, list[tuple[Tensor, str]]] = {}
     for given, description in described:
         is_short = given.dtype.size < tf.float32.size
@@ -106,10 +93,7 @@ def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
-    """Finds out on the CPU which watched tensors are finite.
-
-    Args:
-      entries: Watched tensors, at least one.
+    """Finds out on the CPU which watched tensors, at least one, are finite.
 
     Returns:
       A vector of booleans [tensors], and the descriptions in the same order: losses first.
@@ -162,12 +146,9 @@ def first_bad(flags: Tensor) -> Tensor:
 def not_finite(
     descriptions: Sequence[str], index: Tensor, circumstances: Tensor | str = ""
 ) -> Tensor:
-    """Returns the error message for a tensor that is not finite, a string scalar.
+    """Returns the error message for the tensor at an index that is not finite, a string scalar.
 
-    Args:
-      descriptions: Descriptions of all watched tensors.
-      index: Number of the tensor among them, an integer scalar.
-      circumstances: Words to add to the message, with a leading comma.
+    `circumstances` are words to add to the message, with a leading comma.
     """
     description = tf.gather(tf.constant(descriptions), index)
     end = f"; no variable was changed in this step. {_ADVICE}"

@@ -73,12 +73,7 @@ def by_output(value: Nest | None, names: Sequence[str], what: str) -> list[Any]:
 
 
 def repeated(value: Any, names: Sequence[str]) -> Any:
-    """Returns a single value as one for each output; None, dicts and sequences unchanged.
-
-    Args:
-      value: Value for all outputs, or values by output.
-      names: Names of the outputs.
-    """
+    """Returns a single value as one for each output; None, dicts and sequences unchanged."""
     if value is None or isinstance(value, (Mapping, list, tuple)):
         return value
     return [value] * len(names)
@@ -87,9 +82,7 @@ def repeated(value: Any, names: Sequence[str]) -> Any:
 def named_outputs(outputs: Nest, names: Sequence[str]) -> dict[str, Tensor]:
     """Returns the outputs of a model's call by their names.
 
-    Args:
-      outputs: Tensor, dict or sequence of Tensors.
-      names: Names of the outputs; empty to name them by their keys, or "output_1" and so on.
+    Without names, these are the outputs' keys, or "output_1" and so on.
     """
     flat = tf.nest.flatten(outputs)
     if len(names) != len(flat):

@@ -18,9 +18,8 @@ from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 from replicate.export import PredictOutput
 from replicate.keras_model.batches import model_input, named_outputs
-from replicate.keras_model.curvature import curvature_losses
 from replicate.keras_model.initial_weights import saved_weights
-from replicate.keras_model.losses import CompiledLosses, LossTerm, total_loss
+from replicate.keras_model.losses import CompiledLosses, LossTerm, curvature_losses, total_loss
 from replicate.keras_model.metric_objects import MetricMaker
 from replicate.keras_model.metrics import CompiledMetrics
 from replicate.keras_model.recipe import ModelRecipe, recipe_of, variable_of, weight_names

@@ -1,4 +1,7 @@
-"""Losses of a compiled Keras model, computed in the graph of a model_fn."""
+"""Losses of a compiled Keras model, computed in the graph of a model_fn.
+
+`curvature_losses` describes them by their distributions, for an optimizer of second order.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,6 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.canned.heads.curvature import CurvatureLoss, LossKind
 from replicate.keras_model.batches import by_output, repeated
 from replicate.keras_model.recipe import ModelRecipe
 
@@ -115,11 +119,7 @@ class CompiledLosses:
 
 
 def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
-    """Returns the loss that a model is trained on, a scalar.
-
-    Args:
-      terms: Losses of the outputs.
-      model: The model, whose own losses (regularization, `add_loss`) are added.
+    """Returns the loss that a model is trained on, with its own losses, such as `add_loss` adds.
 
     Raises:
       ValueError: There is no loss at all.
@@ -136,12 +136,6 @@ def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
 
 def aligned_labels(name: str, labels: Any, output: Tensor, user: str) -> Tensor:
     """Returns labels [batch] as [batch, 1] if the output is [batch, 1], other labels unchanged.
-
-    Args:
-      name: Name of the output, for errors.
-      labels: Labels of the output, or None.
-      output: [batch, ...].
-      user: "loss" or "metric", for errors.
 
     Raises:
       ValueError: There are no labels.
@@ -162,3 +156,56 @@ def _weighted(values: Tensor, weights: Any) -> Tensor:
     weights = tf.cast(weights, values.dtype)
     missing = values.shape.rank - weights.shape.rank
     return values * tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
+
+
+_KINDS: Mapping[str, LossKind] = {
+    "SparseCategoricalCrossentropy": "categorical",
+    "CategoricalCrossentropy": "categorical",
+    "BinaryCrossentropy": "multi_bernoulli",
+    "MeanSquaredError": "squared_error",
+}
+_ACTIVATIONS: Mapping[LossKind, str] = {"categorical": "Softmax", "multi_bernoulli": "Sigmoid"}
+"""Kind of loss → type of the operation that makes its probabilities."""
+
+
+def curvature_losses(terms: Sequence[LossTerm]) -> tuple[CurvatureLoss, ...] | None:
+    """Describes losses for an optimizer of second order.
+
+    Losses of probabilities are described by their logits, the input of the softmax or sigmoid.
+
+    Args:
+      terms: Terms of the total loss. Their outputs are [batch, classes] or [batch, numbers].
+
+    Returns:
+      One record for each term. None if there are none, or one is of another kind: known are
+      (sparse) categorical cross entropy, binary cross entropy and mean squared error.
+    """
+    found = [_curvature_loss(term) for term in terms]
+    known = tuple(each for each in found if each is not None)
+    return known if known and len(known) == len(found) else None
+
+
+def _curvature_loss(term: LossTerm) -> CurvatureLoss | None:
+    kind = _KINDS.get(type(term.loss).__name__)
+    if kind is None or term.output.shape.rank != 2 or getattr(term.loss, "label_smoothing", 0):
+        return None
+    logits = _logits(kind, term)
+    if logits is None:
+        return None
+    # Keras averages over the last axis where the distribution sums.
+    numbers = 1 if kind == "categorical" else int(logits.shape[-1])
+    weights = tf.constant(1.0) if term.weights is None else _column(term.weights)
+    return CurvatureLoss(kind, logits, weights, term.share / numbers, term.name)
+
+
+def _logits(kind: LossKind, term: LossTerm) -> Tensor | None:
+    if kind == "squared_error" or term.loss.get_config().get("from_logits"):
+        return term.output
+    output = term.output.op
+    while output.type == "Identity":
+        output = output.inputs[0].op
+    return output.inputs[0] if output.type == _ACTIVATIONS[kind] else None
+
+
+def _column(weights: Any) -> Tensor:
+    return tf.reshape(tf.cast(weights, tf.float32), [-1, 1])

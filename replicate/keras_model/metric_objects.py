@@ -33,13 +33,7 @@ _BY_LABELS: Mapping[str, tuple[str, str, str]] = types.MappingProxyType(
 
 
 class Measured(NamedTuple):
-    """Labels and output that a metric compares.
-
-    Attributes:
-      labels: [batch, ...].
-      output: [batch, ...].
-      weights: Weights of the examples, [batch], or None if all are 1.
-    """
+    """Labels and output, [batch, ...], that a metric compares. Weights are None if all are 1."""
 
     labels: Tensor
     output: Tensor
@@ -48,11 +42,7 @@ class Measured(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MetricMaker:
-    """Makes metrics in the default graph.
-
-    Attributes:
-      recipe: Recipe of the model that was compiled with the metrics.
-    """
+    """Makes metrics of the model of a recipe in the default graph."""
 
     recipe: ModelRecipe
 

@@ -29,12 +29,7 @@ class CompiledMetrics:
     def build(
         self, outputs: Mapping[str, Tensor], labels: Any, sample_weights: Any
     ) -> dict[str, Any]:
-        """Adds the metrics to the graph.
-
-        Args:
-          outputs: Outputs of the model by name, [batch, ...].
-          labels: One for each output that has a metric, [batch, ...].
-          sample_weights: Weights of the examples, [batch], or None if all are 1.
+        """Adds the metrics to the graph. The arguments are those of `CompiledLosses.terms`.
 
         Returns:
           Metric name → (value, update), or a metric object of Keras 2. With several outputs, names

@@ -63,11 +63,7 @@ class ModelRecipe:
 
 
 def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelRecipe:
-    """Reads the recipe of a model.
-
-    Args:
-      model: Model of Keras 3 or tf_keras.
-      custom_objects: Classes and functions by the names under which the configuration has them.
+    """Reads the recipe of a model of Keras 3 or tf_keras.
 
     Raises:
       TypeError: It is no Keras model, or a model without `get_config`.
@@ -93,10 +89,6 @@ def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelReci
 
 def weight_names(model: Any, recipe: ModelRecipe) -> list[str]:
     """Returns the names of a model's weights in a graph of the runtime, where one is made of it.
-
-    Args:
-      model: The Keras model, for errors.
-      recipe: Its recipe.
 
     Raises:
       TypeError: The configuration does not tell how to make the model.

@@ -106,14 +106,7 @@ def define_flags() -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the launcher.
-
-    Args:
-      arguments: Arguments of the command line, without the program's name.
-
-    Returns:
-      The exit code.
-    """
+    """Runs the launcher by its command line, and returns the exit code."""
     values = define_flags()
     try:
         command = values(["launch", *arguments])[1:]

@@ -18,12 +18,7 @@ _POLL_SECS = 0.1
 
 
 def main(lines: TextIO, grace_secs: float) -> None:
-    """Tracks process groups until the pipe closes, then ends those that are left.
-
-    Args:
-      lines: The pipe from the launcher.
-      grace_secs: Seconds between SIGTERM and SIGKILL.
-    """
+    """Tracks process groups until the pipe closes, then ends those that are left."""
     groups: set[int] = set()
     for line in lines:
         if line.endswith("\n"):
@@ -33,12 +28,7 @@ def main(lines: TextIO, grace_secs: float) -> None:
 
 
 def end_groups(groups: Iterable[int], grace_secs: float) -> None:
-    """Sends SIGTERM to process groups, and SIGKILL to those that do not end in time.
-
-    Args:
-      groups: Their numbers, which are those of their first processes.
-      grace_secs: Seconds between SIGTERM and SIGKILL.
-    """
+    """Sends SIGTERM to process groups, and SIGKILL to those that do not end in time."""
     left = [group for group in groups if _send_signal(group, signal.SIGTERM)]
     deadline = time.monotonic() + grace_secs
     while left and time.monotonic() < deadline:

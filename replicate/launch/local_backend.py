@@ -15,7 +15,6 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import final
 
 from replicate.launch import guard
@@ -60,14 +59,9 @@ class LocalBackend:
         self._guard = Guard(self._grace_secs)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._guard is not None:
-            self._guard.__exit__(kind, error, trace)
+            self._guard.__exit__(*exception)
         self._guard = None
 
 
@@ -158,11 +152,7 @@ class Guard:
     """
 
     def __init__(self, grace_secs: float):
-        """Starts the guard.
-
-        Args:
-          grace_secs: Seconds that children have between SIGTERM and SIGKILL.
-        """
+        """Starts the guard. Children have `grace_secs` between SIGTERM and SIGKILL."""
         self._child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", guard.__file__, str(grace_secs)],
             stdin=subprocess.PIPE,
@@ -183,12 +173,7 @@ class Guard:
     def __enter__(self) -> "Guard":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._child.communicate()
 

@@ -11,7 +11,6 @@ import os
 import re
 import selectors
 import time
-from types import TracebackType
 from typing import final
 
 from replicate.launch.backend import ProcessHandle
@@ -79,14 +78,7 @@ class LineSplitter:
 
 @dataclasses.dataclass(eq=False)
 class _Stream:
-    """One stream of a process.
-
-    Attributes:
-      name: Name of the task.
-      process: The process that writes to the stream.
-      is_error: True for standard error.
-      splitter: Splits the stream into lines.
-    """
+    """One stream of a task's process, split into lines."""
 
     name: str
     process: ProcessHandle
@@ -99,31 +91,17 @@ class OutputStreams:
     """The streams of all running processes; a context manager."""
 
     def __init__(self, display: Display):
-        """Starts without streams.
-
-        Args:
-          display: Shows the lines and bars.
-        """
         self._display = display
         self._selector = selectors.DefaultSelector()
 
     def add(self, name: str, process: ProcessHandle) -> None:
-        """Adds both streams of a process.
-
-        Args:
-          name: Name of its task.
-          process: A process that has just been started.
-        """
+        """Adds both streams of a process."""
         for is_error, stream in ((False, process.stdout), (True, process.stderr)):
             about = _Stream(name, process, is_error)
             self._selector.register(stream, selectors.EVENT_READ, about)
 
     def show(self, timeout: float) -> None:
-        """Shows new output.
-
-        Args:
-          timeout: Seconds to wait for output, at most.
-        """
+        """Shows new output, for which it waits `timeout` seconds at most."""
         for key, _ in self._selector.select(timeout):
             data = read_stream(key.fd)
             self._show(key.data, data)
@@ -146,12 +124,7 @@ class OutputStreams:
     def __enter__(self) -> "OutputStreams":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._selector.close()
 
     def _open_streams(self, process: ProcessHandle) -> list[int]:

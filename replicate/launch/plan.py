@@ -94,9 +94,6 @@ def cluster_plan(
 def free_ports(count: int) -> list[int]:
     """Returns different ports of this machine on which nothing listens.
 
-    Args:
-      count: Number of ports, ≥ 0.
-
     Raises:
       OSError: Fewer than `count` ports are free.
     """

@@ -214,13 +214,7 @@ class Supervisor:
         return code, was_asked
 
     def _handle_exit(self, state: _TaskState, code: int, was_asked: bool) -> None:
-        """Restarts a task that has ended, or ends the job, or does nothing.
-
-        Args:
-          state: State of the task.
-          code: Exit code of its process.
-          was_asked: True if the supervisor asked the task to end.
-        """
+        """Restarts a task that has ended, or ends the job, or does nothing."""
         is_done = any(state.task.role.saves and state.code == 0 for state in self._states.values())
         is_retryable = code >= _FIRST_RETRYABLE_CODE
         message = f"{state.task} has ended with exit code {_described(code)}"
@@ -289,10 +283,6 @@ class Supervisor:
         """Asks every task to end, and restarts none.
 
         Parameter servers are asked last, by `_end_overdue`: the chief needs them to save.
-
-        Args:
-          number: Signal to send.
-          code: Exit code of the job.
         """
         self._end_signal = number
         self._job_code = code

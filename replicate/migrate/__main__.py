@@ -23,13 +23,7 @@ _READ_ONLY = "It is read-only, and stays as it is."
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrites programs.
-
-    Args:
-      arguments: Command line without the name of this program.
-
-    Returns:
-      The exit code.
+    """Rewrites programs by the command line, and returns the exit code.
 
     Raises:
       SystemExit: The arguments are wrong, or libcst is not installed.

@@ -85,7 +85,6 @@ class Bindings:
     """
 
     def __init__(self, source: Source) -> None:
-        """Reads the imports and assignments of a module."""
         self._source = source
         found = _Statements()
         source.module.visit(found)

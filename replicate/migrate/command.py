@@ -8,11 +8,11 @@ from pathlib import Path
 
 from replicate.migrate import tensorflow_names
 from replicate.migrate.files import Text, UnreadableFileError, read_text
-from replicate.migrate.module import Module
 from replicate.migrate.notebooks import Notebook, NotebookError, cell_line, read_notebook
 from replicate.migrate.program import Programs, first_lines
 from replicate.migrate.rewrite import Left, changes_of
 from replicate.migrate.source import UnreadableError, moved, position
+from replicate.migrate.uses import Module
 
 _NOT_PYTHON_3 = "It is not Python 3 ({why}): convert it first, with 2to3 for instance."
 _V2_PROGRAM = "This is a program of TensorFlow 2, which stays as it is: TensorFlow 1 has no {name}."
@@ -21,15 +21,10 @@ _CELL = "The cell is not Python ({why}), and stays as it is."
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A file, before and after.
+    """A file, before and after, with the number of changes.
 
-    Attributes:
-      path: The file.
-      old: Its text.
-      new: Its new text.
-      count: Number of changes.
-      left: What is left to the user: the place in the file, the old name, and the advice.
-      differences: What is different of the names that were replaced.
+    What is left to the user is the place in the file, the old name, and the advice. Differences are
+    those of the names that were replaced.
     """
 
     path: Path
@@ -47,16 +42,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file that was read.
-
-    Attributes:
-      path: The file.
-      text: Its text.
-      name: Dotted name of its module.
-      module: The module, None if it cannot be read.
-      notebook: For a notebook.
-      left: Why it cannot be read.
-    """
+    """A file that was read, or what is left to the user since it cannot be read."""
 
     path: Path
     text: Text
@@ -69,15 +55,10 @@ class _File:
 def rewrite_files(
     paths: Sequence[Path], towers: bool = False, in_new: bool = False
 ) -> list[Result]:
-    """Rewrites files, without writing to them.
+    """Rewrites files of one program, without writing to them; returns their results in order.
 
-    Args:
-      paths: The files; those that belong to one program should be given together.
-      towers: True to make Estimators and optimizers work on several towers.
-      in_new: True to tell where things that are left stand in the new texts, not in the old ones.
-
-    Returns:
-      A result for each file, in their order.
+    `towers` makes Estimators and optimizers work on several towers. `in_new` tells where things
+    that are left stand in the new texts, not in the old ones.
     """
     files = [_read(path) for path in paths]
     programs = Programs({each.name: each.module for each in files if each.module is not None})

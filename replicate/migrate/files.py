@@ -23,12 +23,7 @@ class UnreadableFileError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """Text of a file.
-
-    Attributes:
-      text: The text, with its own line ends.
-      encoding: Its encoding; "utf-8-sig" with a byte order mark.
-    """
+    """Text of a file, with its own line ends. The encoding of a byte order mark is "utf-8-sig"."""
 
     text: str
     encoding: str
@@ -39,9 +34,6 @@ def find_files(paths: Iterable[str]) -> list[Path]:
 
     Folders are walked without hidden ones, virtual environments and site-packages, and without
     symbolic links.
-
-    Args:
-      paths: Files and folders.
 
     Raises:
       FileNotFoundError: A path does not exist.
@@ -91,12 +83,7 @@ def is_read_only(path: Path) -> bool:
 
 
 def write_text(path: Path, text: Text) -> None:
-    """Replaces the text of a file at once; a symbolic link stays one.
-
-    Args:
-      path: The file.
-      text: Its new text.
-    """
+    """Replaces the text of a file at once; a symbolic link stays one."""
     target = path.resolve()
     number, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

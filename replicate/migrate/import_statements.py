@@ -19,22 +19,11 @@ class ImportEdits:
     """Collects the fates of imported names, and makes the edits of their statements."""
 
     def __init__(self, source: Source) -> None:
-        """Begins with no change.
-
-        Args:
-          source: The module.
-        """
         self._source = source
         self._new: dict[cst.CSTNode, dict[cst.CSTNode, NewImport | None]] = {}
 
     def replace(self, statement: cst.CSTNode, part: cst.CSTNode, new: NewImport) -> None:
-        """Replaces the import of one name, or an assignment, by an import.
-
-        Args:
-          statement: The statement.
-          part: Part of the import, or target of the assignment.
-          new: The import.
-        """
+        """Replaces a part of a statement, an imported name or a target, by an import."""
         self._new.setdefault(statement, {})[part] = new
 
     def drop(self, statement: cst.CSTNode, part: cst.CSTNode) -> None:
@@ -42,11 +31,7 @@ class ImportEdits:
         self._new.setdefault(statement, {})[part] = None
 
     def edits(self, needed: Mapping[Import, Sequence[NewImport]]) -> Iterator[Edit]:
-        """Yields the edits.
-
-        Args:
-          needed: Imports to add after a statement.
-        """
+        """Yields the edits. The needed imports are added after a statement each."""
         added: dict[cst.CSTNode, list[str]] = {
             each: sorted(statements_of(new), key=_plain_first) for each, new in needed.items()
         }

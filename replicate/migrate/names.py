@@ -64,11 +64,7 @@ class Found:
 
 
 def place_of(name: str) -> Place | None:
-    """Returns the name in the table's spelling, None if it is not of TensorFlow 1 or kfac.
-
-    Args:
-      name: Dotted name by the modules' own names, such as "tensorflow.contrib.slim".
-    """
+    """Returns the name in the table's spelling, None if it is not of TensorFlow 1 or kfac."""
     of_v2 = _ESTIMATOR_OF_V2.match(name)
     if of_v2 is not None:
         return Place(f"{ESTIMATOR}{name[of_v2.end() :]}", is_v2=True)
@@ -112,11 +108,7 @@ def is_package(path: str) -> bool:
 
 
 def look_up(place: Place) -> Found | None:
-    """Returns the entry of a name; None if the table says nothing of it, or if it is a package.
-
-    Args:
-      place: The name, with any attributes after it.
-    """
+    """Returns the entry of a name; None if the table says nothing of it, or if it is a package."""
     path = place.path
     if is_old_package(path):
         return None
@@ -129,14 +121,11 @@ def look_up(place: Place) -> Found | None:
             return _of_package(prefix, TABLE[f"{prefix}.*"], parts[end:], place)
     if parts[0] == "kfac":
         return _of_kfac(parts)
-    return _of_private(parts, place) if path.startswith(PRIVATE) else _unknown(path)
+    return _of_private(parts) if path.startswith(PRIVATE) else _unknown(path)
 
 
 def home_of(package: str) -> str | None:
     """Returns the module in which most replacements of a package's names stand, by the same names.
-
-    Args:
-      package: Such as "tf.contrib.layers".
 
     Returns:
       None if there is none, or if they stand in TensorFlow or in `replicate` itself, where the
@@ -220,7 +209,7 @@ def _kfac_names() -> Mapping[str, Mapping[str, str]]:
     return moved.REPLACEMENTS
 
 
-def _of_private(parts: list[str], place: Place) -> Found:
+def _of_private(parts: list[str]) -> Found:
     """Returns the entry of a name in a private module of tf.estimator."""
     end = next(end for end in range(len(parts), 0, -1) if is_old_package(".".join(parts[:end])))
     package, name = ".".join(parts[:end]), parts[end]

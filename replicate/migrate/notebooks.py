@@ -37,11 +37,7 @@ class Notebook:
     unreadable: dict[int, str]
 
     def with_module(self, module: str) -> str:
-        """Returns the text of the file with other code in its cells.
-
-        Args:
-          module: The code, with the marks of `module`.
-        """
+        """Returns the text of the file with other code, marked as in `module`, in its cells."""
         if module == self.module:
             return self.raw
         notebook = json.loads(self.raw)
@@ -54,12 +50,7 @@ class Notebook:
 
 
 def cell_line(module: str, line: int) -> tuple[int, int]:
-    """Returns the number of a code cell and the line in it, both from 1.
-
-    Args:
-      module: Code of cells with their marks.
-      line: Line in it.
-    """
+    """Returns the number of a code cell and the line in it, both from 1, for a line of `module`."""
     lines = module.split("\n")[:line]
     last = max(number for number, each in enumerate(lines, 1) if each.startswith(_MARK))
     return int(lines[last - 1].removeprefix(_MARK)), line - last
@@ -67,9 +58,6 @@ def cell_line(module: str, line: int) -> tuple[int, int]:
 
 def read_notebook(raw: str) -> Notebook:
     """Reads a notebook.
-
-    Args:
-      raw: Text of the file.
 
     Raises:
       NotebookError: It is not a notebook of version 4.
@@ -97,10 +85,6 @@ def read_notebook(raw: str) -> Notebook:
 
 def _readable(code: str, count: int) -> tuple[str, list[str]]:
     """Returns code that is Python, and the lines that it hides.
-
-    Args:
-      code: Code of a cell.
-      count: Number of the lines that other cells hide.
 
     Raises:
       SyntaxError: It is not Python without its magics, either.

@@ -51,10 +51,6 @@ class PackageName:
 def package_names(bindings: Bindings, uses: Sequence[Use]) -> dict[cst.CSTNode, PackageName]:
     """Decides about all names that are bound to packages, other than TensorFlow itself.
 
-    Args:
-      bindings: The bindings of the module.
-      uses: The uses in it.
-
     Returns:
       The names by what binds them: a part of an import statement, or the target of an assignment.
     """

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import dotted
-from replicate.migrate.module import Module
 from replicate.migrate.names import place_of
 from replicate.migrate.source import Edit, Source
+from replicate.migrate.uses import Module
 
 _KERAS = re.compile(
     r"tf\.(keras|layers|nn\.rnn_cell|contrib\.(cudnn_rnn|keras|layers|legacy_seq2seq|rnn|seq2seq|slim))\b"
@@ -29,12 +29,7 @@ _CHOICE_LINE = f'os.environ.setdefault("{_CHOICE}", "1")  # before TensorFlow is
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """First lines that a program needs.
-
-    Attributes:
-      switch: The call of `tf.disable_v2_behavior`.
-      legacy_keras: The choice of legacy Keras.
-    """
+    """First lines of a program: `tf.disable_v2_behavior()`, and the choice of legacy Keras."""
 
     switch: bool = False
     legacy_keras: bool = False
@@ -47,11 +42,6 @@ class Programs:
     """Modules that belong together, and which of them are programs."""
 
     def __init__(self, modules: Mapping[str, Module]) -> None:
-        """Finds out who imports whom.
-
-        Args:
-          modules: Modules by their dotted names, as far as the folders are known.
-        """
         self._modules = modules
         tails: dict[str, list[str]] = {}
         for name in modules:
@@ -65,12 +55,7 @@ class Programs:
         self._imported = frozenset().union(*self._imports.values())
 
     def needs(self, name: str, is_notebook: bool = False) -> Needs:
-        """Returns the lines that a module needs.
-
-        Args:
-          name: Its name.
-          is_notebook: True for a notebook, which is always a program.
-        """
+        """Returns the lines that a module needs. A notebook is always a program."""
         module = self._modules[name]
         if not (is_notebook or _is_program(module, name in self._imported)):
             return NOTHING
@@ -94,13 +79,7 @@ class Programs:
 
 
 def first_lines(module: Module, needs: Needs, edits: Sequence[Edit]) -> Iterator[Edit]:
-    """Yields the edits that add the lines.
-
-    Args:
-      module: The module.
-      needs: The lines.
-      edits: The other edits of the module.
-    """
+    """Yields the edits that add the lines."""
     source = module.source
     imports = [each for each in source.module.body if _imports_of(each)]
     if needs.legacy_keras:
@@ -228,7 +207,7 @@ def _uses_keras(module: Module) -> bool:
 
 def _is_program(module: Module, is_imported: bool) -> bool:
     return any(
-        _is_main_guard(each) or (not is_imported and _does_something(each, module.source))
+        _is_main_guard(each) or (not is_imported and _does_something(each))
         for each in module.source.module.body
     )
 
@@ -241,7 +220,7 @@ def _is_main_guard(statement: cst.CSTNode) -> bool:
     return any(isinstance(each, cst.Name) and each.value == "__name__" for each in (left, right))
 
 
-def _does_something(statement: cst.CSTNode, source: Source) -> bool:
+def _does_something(statement: cst.CSTNode) -> bool:
     """Returns True for a call, a loop or a `with` at the top, other than settings and flags."""
     if isinstance(statement, cst.For | cst.With | cst.While):
         return True

@@ -5,20 +5,19 @@ spelled anew, stays, or is left to the user; the import statements follow from t
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import libcst as cst
 
-from replicate.migrate.arguments import keyword_edits
 from replicate.migrate.bindings import Imported
 from replicate.migrate.import_statements import ImportEdits
-from replicate.migrate.module import Module
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
-from replicate.migrate.source import Edit
+from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
 from replicate.migrate.tensorflow_names import missing, missing_replacement
 from replicate.migrate.towers import WRAP_BY_HAND, Towers
-from replicate.migrate.uses import Use
+from replicate.migrate.uses import Module, Use
 
 _AMBIGUOUS = "This name is bound in several ways here. Write {new} where it is the old one."
 _SCATTERED = "Its names are in several modules now: write those that you use, one by one."
@@ -29,13 +28,7 @@ _REAL = frozenset(("compiler", "core", "lite", "python", "security", "tools", "t
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Left:
-    """Something that is left to the user.
-
-    Attributes:
-      start: First byte of the old name in the old text.
-      old: The old name.
-      advice: What to write.
-    """
+    """Something left to the user: first byte of an old name in the old text, and what to write."""
 
     start: int
     old: str
@@ -44,13 +37,7 @@ class Left:
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """Edits of a module, and what is left.
-
-    Attributes:
-      edits: The edits.
-      left: In the order of the text.
-      differences: What is different of the names that were replaced, by name.
-    """
+    """Edits of a module, what is left to the user in order, and differences of replaced names."""
 
     edits: tuple[Edit, ...]
     left: tuple[Left, ...]
@@ -58,12 +45,7 @@ class Changes:
 
 
 def changes_of(module: Module, towers: bool = False) -> Changes:
-    """Returns what to change in a module.
-
-    Args:
-      module: The module.
-      towers: True to make its Estimators and optimizers work on several towers.
-    """
+    """Returns what to change in a module, also for several towers if that is asked for."""
     return _Rewriting(module).changes(towers)
 
 
@@ -232,3 +214,23 @@ class _Rewriting:
     def _note(self, found: Found) -> None:
         if found.difference:
             self._differences[found.old] = found.difference
+
+
+def keyword_edits(
+    source: Source, call: cst.Call, keywords: Sequence[tuple[str, str]]
+) -> list[Edit] | None:
+    """Returns the edits that give an old call its new keywords, None if it has star arguments."""
+    renamed = dict(keywords)
+    order = [new for _, new in keywords]
+    edits = []
+    for number, arg in enumerate(call.args):
+        if arg.star:
+            return None
+        if arg.keyword is not None:
+            new = renamed.get(arg.keyword.value, arg.keyword.value)
+            if new != arg.keyword.value:
+                edits.append(Edit(*source.span(arg.keyword), new, counts=False))
+        elif number < len(order):
+            start = source.span(arg)[0]
+            edits.append(Edit(start, start, f"{order[number]}=", counts=False))
+    return edits

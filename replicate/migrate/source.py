@@ -41,13 +41,7 @@ class Edit:
 
 
 class Source:
-    """A parsed module.
-
-    Attributes:
-      data: The text in UTF-8.
-      module: Its tree.
-      newline: The end of lines in the text.
-    """
+    """A parsed module: its text in UTF-8, its tree, and the end of its lines."""
 
     def __init__(self, text: str) -> None:
         """Parses a text.

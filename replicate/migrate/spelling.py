@@ -48,13 +48,7 @@ class Speller:
     """
 
     def __init__(self, source: Source, bindings: Bindings, ended: Iterable[str] = ()) -> None:
-        """Reads the imports that are there.
-
-        Args:
-          source: The module.
-          bindings: Its bindings.
-          ended: Names bound by imports that do not stay.
-        """
+        """Reads the imports that are there, without the names that those bind that have ended."""
         self.needed: dict[Import, list[NewImport]] = {}
         self._source = source
         self._first_import = next((each.statement for each in bindings.imports), None)
@@ -68,13 +62,7 @@ class Speller:
             self._known.setdefault((self._scope(each.statement), module), each.bound)
 
     def import_as(self, statement: cst.CSTNode, new: str, bound: str) -> NewImport:
-        """Returns the import that takes the place of a statement, whose names uses may then take.
-
-        Args:
-          statement: The old statement.
-          new: The new name.
-          bound: The name that it binds, as before.
-        """
+        """Returns the import that takes the place of a statement, whose names uses may take."""
         self._known[self._scope(statement), new] = bound
         return NewImport(new, bound)
 

@@ -31,11 +31,9 @@ def _tensorflow() -> Any:
 
 
 def missing(path: str) -> str | None:
-    """Returns what is wrong with a name of TensorFlow 1, None if it is there.
+    """Returns what is wrong with a name of the table, None if it is there in TensorFlow 1.
 
-    Args:
-      path: The name as in the table, such as "tf.train.AdamOptimizer". Attributes of classes
-        are not checked.
+    Attributes of classes are not checked.
     """
     tensorflow = _tensorflow()
     _, _, rest = path.partition(".")
@@ -57,11 +55,7 @@ def is_of_v2(path: str) -> bool:
 
 
 def missing_replacement(new: str) -> str | None:
-    """Returns what is wrong with a new name, None if it is there or its package is not installed.
-
-    Args:
-      new: The name as in the table.
-    """
+    """Returns what is wrong with a new name, None if it is there or in no installed package."""
     root = new.partition(".")[0]
     if root == "tf":
         return missing(new)

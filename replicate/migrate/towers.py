@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from replicate.migrate.module import Module
 from replicate.migrate.names import look_up, place_of
 from replicate.migrate.source import Edit
 from replicate.migrate.spelling import Speller
+from replicate.migrate.uses import Module
 
 WRAP_BY_HAND = (
     "With towers: put replicate.TowerOptimizer around it, and not around the optimizer in it."
@@ -39,7 +39,6 @@ class Towers:
     """
 
     def __init__(self, module: Module) -> None:
-        """Finds the calls."""
         self._source = module.source
         self._bindings = module.bindings
         self._classes: set[str] = set()
@@ -52,11 +51,7 @@ class Towers:
         self.by_hand = [call for call in self._calls if self._holds_a_name(call)]
 
     def edits(self, speller: Speller) -> Iterator[Edit]:
-        """Yields the edits.
-
-        Args:
-          speller: Of the module.
-        """
+        """Yields the edits."""
         names = {call: self._new_name(call.func) for call in self._calls}
         is_replicated = _REPLICATED in names.values()
         for call, name in names.items():

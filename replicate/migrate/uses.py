@@ -98,3 +98,17 @@ class _Uses(cst.CSTVisitor):
         of_first = first.place if first is not None else None
         self.found.append(Use(node, meaning, place, of_first or place, look_up(place)))
         return True
+
+
+class Module:
+    """A module, with its uses of old names."""
+
+    def __init__(self, text: str) -> None:
+        """Reads a module.
+
+        Raises:
+          UnreadableError: The text is not Python 3.
+        """
+        self.source = Source(text)
+        self.bindings = Bindings(self.source)
+        self.uses = uses_in(self.source, self.bindings)

@@ -7,8 +7,8 @@ under the names of the weights, so checkpoints look like those of an ordinary mo
 Reference: Stich (2019), "Local SGD Converges Fast and Communicates Little", arXiv 1805.09767.
 """
 
-# `rounds.py` is one averaging over all workers. `mean.py` and `round_state.py` hold the shared sums
-# and the shared state for it. `hook.py` lets workers join, leave, and get lost.
+# `rounds.py` is one averaging over all workers, `round_state.py` holds the shared state for it.
+# `hook.py` lets workers join, leave, and get lost.
 
 from replicate.model_average.getter import GLOBAL_VARIABLE_NAME, ModelAverageCustomGetter
 from replicate.model_average.optimizer import ModelAverageOptimizer

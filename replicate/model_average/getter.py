@@ -27,13 +27,7 @@ _LOCAL_ONLY = ("regularizer", "constraint", "partitioner", "caching_device")
 
 
 class AveragedVariable(NamedTuple):
-    """A weight of the model.
-
-    Attributes:
-      local: Variable that this worker trains.
-      center: Variable with the average over all workers.
-      getter: The getter that made both.
-    """
+    """A weight: the variable that this worker trains, and the average over all workers."""
 
     local: Variable
     center: Variable

@@ -47,9 +47,7 @@ class Membership:
     def __init__(self, rounds: Rounds, has_trained: Tensor):
         """Makes the operations, in the default graph.
 
-        Args:
-          rounds: Operations of this worker's rounds.
-          has_trained: True if there were local steps since the last round, bool [].
+        `has_trained`, bool [], is True if there were local steps since the last round.
         """
         self._rounds = rounds
         self._state = rounds.state
@@ -96,13 +94,7 @@ class Membership:
         return int(round_number) if round_number == waiting else None
 
     def drop_missing(self, session: v1.Session, round_number: int, waited: float) -> None:
-        """Lets a round go on without the workers that have not contributed.
-
-        Args:
-          session: Session of the chief.
-          round_number: Number of the round that waits.
-          waited: Seconds that it has waited.
-        """
+        """Lets a round that waited so many seconds go on without those that did not contribute."""
         entries = {k: v for k, v in self._read(session).items() if is_worker_key(k)}
         missing = [key for key, value in entries.items() if value not in (round_number, LEFT)]
         unknown = max(0, self._rounds.num_worker - len(entries))
@@ -134,12 +126,7 @@ class ModelAverageHook(v1.train.SessionRunHook):
     def __init__(
         self, memberships: Callable[[], Sequence[Membership]], patience_secs: float | None
     ):
-        """Keeps the arguments.
-
-        Args:
-          memberships: Returns the memberships of this worker once the graph is built.
-          patience_secs: Seconds that the chief waits for a round; None means no limit.
-        """
+        """Keeps the arguments. Memberships are asked for once the graph is built."""
         self._find_memberships = memberships
         self._patience_secs = patience_secs
         self._memberships: Sequence[Membership] = ()

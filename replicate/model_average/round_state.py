@@ -42,12 +42,7 @@ class RoundState:
     """
 
     def __init__(self, name: str, device: str):
-        """Creates the table and the queues, or finds those of another worker.
-
-        Args:
-          name: Name of the optimizer, equal in all workers.
-          device: Device of a parameter server.
-        """
+        """Creates table and queues on a parameter server, or finds another worker's by name."""
         self.device = device
         with v1.device(device), v1.name_scope("board"):
             self._table = tf.raw_ops.MutableHashTableV2(
@@ -92,11 +87,7 @@ class RoundState:
             )
 
     def expected_workers(self, num_worker: int) -> Tensor:
-        """Returns the number of workers that a round waits for, int32 [], at least 1.
-
-        Args:
-          num_worker: Number of workers if none has left.
-        """
+        """Returns the number of workers that a round waits for, int32 [], 1 to `num_worker`."""
         with v1.device(self.device):
             found = tf.raw_ops.LookupTableExportV2(
                 table_handle=self._table, Tkeys=tf.string, Tvalues=tf.int64
@@ -109,11 +100,7 @@ class RoundState:
             return tf.maximum(1, tf.where(unseen_dropped, known, num_worker) - left)
 
     def wait(self, round_number: Tensor) -> Operation:
-        """Returns the operation that waits until a round is no longer open.
-
-        Args:
-          round_number: Number of the round, int64 [].
-        """
+        """Returns the operation that waits until a round, by its number, is no longer open."""
         # The whole loop is on the state's device. Even and odd rounds have separate queues, so that
         # a fast worker cannot take the token of one that still waits for the previous round.
         with v1.device(self.device), v1.name_scope("wait"):
@@ -133,12 +120,7 @@ class RoundState:
             )
 
     def wake(self, round_number: Tensor, count: int) -> Operation:
-        """Returns the operation that wakes the workers that wait for the end of a round.
-
-        Args:
-          round_number: Number of the round, int64 [].
-          count: Upper bound of the number of waiting workers.
-        """
+        """Returns the operation that wakes the workers that wait for the end of a round."""
         with v1.device(self.device):
             queue = v1.QueueBase.from_list(tf.cast(round_number % 2, tf.int32), self._tokens)
             return queue.enqueue_many([tf.fill([count], round_number)])

@@ -1,6 +1,6 @@
 """Rounds of averaging: all workers contribute, the chief takes the mean, all workers copy it.
 
-A worker contributes its local weights to one mean per weight (`mean.py`) and then counts itself as
+A worker contributes its local weights to one `WorkerMean` per weight and then counts itself as
 present. When all workers are present, the chief assigns the means to the centers, increments the
 global step, and opens the next round, which wakes the others. Then all workers copy the centers. A
 worker whose round has ended by the time it comes contributes nothing and only copies.
@@ -10,13 +10,13 @@ lost.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.graph_ops.conditional import run_if
 from replicate.model_average.getter import AveragedVariable
-from replicate.model_average.mean import WorkerMean
 from replicate.model_average.round_state import (
     CHIEF_ENDED,
     JOINED,
@@ -29,17 +29,60 @@ from replicate.model_average.round_state import (
 
 v1 = tf.compat.v1
 
+_LAST_ROUND = tf.int64.max
+
+
+class WorkerMean:
+    """The mean of the workers' contributions to a round."""
+
+    def __init__(self, name: str, shape: Any, dtype: tf.DType, device: str):
+        """Creates the accumulator, or finds that of another worker.
+
+        Args:
+          name: Name of the accumulator, equal in all workers.
+          shape: Static shape of a contribution.
+          dtype: Type of a contribution. 16-bit floats are summed as float32.
+          device: Device of a parameter server.
+        """
+        self._dtype = dtype if dtype == tf.float64 else tf.float32
+        self._shape = shape
+        self._device = device
+        with v1.device(device):
+            self._accumulator = v1.ConditionalAccumulator(
+                self._dtype, shape, name="accumulator", shared_name=name
+            )
+
+    def add(self, value: Tensor, round_number: Tensor) -> Operation:
+        """Returns the operation that adds a contribution to a round."""
+        value = tf.cast(value, self._dtype)
+        with v1.device(self._device):
+            return self._accumulator.apply_grad(value, local_step=round_number)
+
+    def take(self, count: Tensor | int, round_number: Tensor) -> Tensor:
+        """Waits for `count` contributions to a round, returns their mean, and drops later ones."""
+        with v1.device(self._device):
+            mean = self._accumulator.take_grad(count)
+            with v1.control_dependencies([mean]):
+                closed = self._accumulator.set_global_step(round_number + 1)
+            with v1.control_dependencies([closed]):
+                return tf.identity(mean)
+
+    def discard(self, round_number: Tensor) -> Operation:
+        """Returns the operation that drops all contributions to this round and earlier ones."""
+        with v1.device(self._device):
+            nothing = tf.zeros(self._shape, self._dtype)
+            last = self._accumulator.apply_grad(nothing, local_step=_LAST_ROUND)
+            with v1.control_dependencies([last]):
+                return self.take(1, round_number).op
+
+
 _NONE_YET = -1
 
 
 class Rounds:
     """Operations of one worker in the rounds of one optimizer.
 
-    Attributes:
-      state: State that all workers share.
-      is_chief: True if this worker takes the means.
-      num_worker: Number of workers.
-      worker: Key of this worker's entry in the state.
+    The state is shared by all workers; `worker` is the key of this worker's entry in it.
     """
 
     def __init__(
@@ -52,12 +95,7 @@ class Rounds:
     ):
         """Makes the shared state and means, and the counter of this worker's round.
 
-        Args:
-          name: Unique name of the optimizer, equal in all workers.
-          weights: The averaged weights, at least one.
-          global_step: Counts the averagings.
-          num_worker: Number of workers, including the chief.
-          is_chief: True if this worker is the chief.
+        The name is unique and equal in all workers. `num_worker` includes the chief.
         """
         device = weights[0].getter.worker_device
         self.is_chief = is_chief
@@ -102,9 +140,7 @@ class Rounds:
     def leave(self, has_trained: Tensor) -> Operation:
         """Returns the operation with which this worker leaves. It does not wait for others.
 
-        Args:
-          has_trained: True if there were local steps since the last round, bool []. They become
-            part of the open round.
+        Local steps since the last round, if it `has_trained`, become part of the open round.
         """
         round_number = self.state.round_number()
         if self.is_chief:

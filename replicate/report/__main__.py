@@ -51,11 +51,7 @@ class _Request(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the report and returns the exit code.
-
-    Args:
-      arguments: Arguments of the command line, without the program's name.
-    """
+    """Writes the report and returns the exit code."""
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from replicate.report.best import best, direction
 from replicate.report.curves import TRAINING, Curve, Runs
 from replicate.report.kfac_health import kfac_health
 from replicate.report.panels import SPEED, comparison_panels, kfac_panels, label, main_panels
@@ -30,14 +29,7 @@ _OF_A_PLACE = ("model_dir", "export_dir")
 
 
 class ReportedRun(NamedTuple):
-    """A run with everything that its directory holds.
-
-    Attributes:
-      name: Name of the run on the page.
-      runs: Its curves.
-      record: Its settings, devices and variables.
-      times: Its total time, and what it was spent on.
-    """
+    """A run with everything that its directory holds."""
 
     name: str
     runs: Runs
@@ -270,3 +262,41 @@ def _in_order(curves: Mapping[str, Curve]) -> list[str]:
 
 def _text(value: float) -> str:
     return f"{value:.4g}"
+
+
+_LOW = frozenset({"loss", "error", "mse", "rmse", "mae", "perplexity", "distance", "divergence"})
+_HIGH = frozenset({"accuracy", "auc", "precision", "recall", "f1", "iou", "psnr", "ssim", "bleu"})
+
+
+class Result(NamedTuple):
+    """A value of a metric and its step."""
+
+    value: float
+    step: int
+
+
+def direction(tag: str) -> str | None:
+    """Returns "low" or "high", the side of the good values of a metric; None if it is unknown."""
+    words = set(re.findall(r"[a-z]+\d*", tag.lower()))
+    if words & _LOW:
+        return "low"
+    return "high" if words & _HIGH else None
+
+
+def best(tag: str, curve: Curve) -> Result | None:
+    """Returns the best finite value of a metric, or the last one if the best side is unknown.
+
+    The first of several equal values counts. Returns None if no value is finite.
+    """
+    found = [
+        Result(value, step)
+        for step, value in zip(curve.steps, curve.values, strict=True)
+        if math.isfinite(value)
+    ]
+    if not found:
+        return None
+    side = direction(tag)
+    if side is None:
+        return found[-1]
+    values = [result.value for result in found]
+    return found[values.index(min(values) if side == "low" else max(values))]

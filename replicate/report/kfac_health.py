@@ -18,11 +18,7 @@ _CHANGED = 1.01
 
 
 def kfac_health(training: Mapping[str, Curve]) -> list[str]:
-    """Returns sentences on the health of K-FAC; none if it did not train.
-
-    Args:
-      training: Curves of training by tag.
-    """
+    """Returns sentences on the health of K-FAC; none if it did not train."""
     found = {
         tag.removeprefix(KFAC): curve for tag, curve in training.items() if tag.startswith(KFAC)
     }

@@ -18,11 +18,7 @@ _LINKS = re.compile(r"[\\|\[\]]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 def page(title: str, runs: Runs, pictures: Mapping[str, str], times: Times = UNKNOWN) -> str:
     """Returns the report as Markdown text.
 
-    Args:
-      title: Title of the page.
-      runs: Curves of at least one run.
-      pictures: File name of each picture by heading: "Curves", "K-FAC".
-      times: Total time, and what it was spent on.
+    Pictures are file names by heading: "Curves", "K-FAC".
     """
     training = runs.get(TRAINING, {})
     lines = [f"# {_escaped(title)}", "", *_summary(runs, times)]

@@ -31,13 +31,7 @@ _LOG_RATIO = 20
 
 
 class Panel(NamedTuple):
-    """Curves that share their axes.
-
-    Attributes:
-      title: Title of the panel.
-      curves: Curves by label.
-      is_log: True for a logarithmic scale of the values.
-    """
+    """Curves by label that share their axes. `is_log` is for a logarithmic scale of the values."""
 
     title: str
     curves: Mapping[str, Curve]
@@ -55,12 +49,7 @@ def label(run: str) -> str:
 
 
 def main_panels(runs: Runs, most: int | None = _MOST_PANELS) -> list[Panel]:
-    """Returns panels of loss, speed and all other scalars except K-FAC's.
-
-    Args:
-      runs: Curves of one model directory.
-      most: Number of panels; None for all.
-    """
+    """Returns panels of loss, speed and all other scalars except K-FAC's, `most` at most."""
     tags = list(dict.fromkeys(tag for run in reversed(list(runs.values())) for tag in sorted(run)))
     others = [tag for tag in tags if tag not in ("loss", SPEED) and not tag.startswith(KFAC)]
     panels = []
@@ -77,9 +66,6 @@ def comparison_panels(found: Mapping[str, Runs]) -> list[Panel]:
 
     There is a panel for each scalar of each evaluation, and then for each scalar of training except
     K-FAC's. Those of the loss come first.
-
-    Args:
-      found: Curves by the name of the directory.
     """
     keys = dict.fromkeys(
         (run, tag)

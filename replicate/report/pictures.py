@@ -26,13 +26,9 @@ _PIXELS_PER_INCH = 110
 
 
 def draw(panels: Sequence[Panel], path: Path, title: str, by_seconds: bool = False) -> None:
-    """Draws panels in rows of at most three.
+    """Draws panels, at least one, in rows of at most three; replaces an existing file.
 
-    Args:
-      panels: At least one.
-      path: Path of the file; an existing file is replaced.
-      title: Title of the picture.
-      by_seconds: True to draw curves over the seconds of training instead of steps.
+    `by_seconds` draws curves over the seconds of training instead of steps.
     """
     figure_module = importlib.import_module("matplotlib.figure")
     columns = min(len(panels), 2 if len(panels) == 4 else 3)

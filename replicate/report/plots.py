@@ -2,6 +2,8 @@
 
 Coordinates are in the units of the picture's viewBox. Colours are numbers, for which the page has a
 light and a dark set. Points that are not finite are gaps, and counted.
+
+A picture of some hundred pixels cannot show thousands of points: long curves are thinned.
 """
 
 import itertools
@@ -11,7 +13,6 @@ from typing import NamedTuple
 
 from replicate.report.curves import Curve
 from replicate.report.panels import BATCH, Panel
-from replicate.report.thinning import thinned
 from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 
 WIDTH, HEIGHT = 360, 220
@@ -224,3 +225,33 @@ def _series(
         is_gap, last = False, value
     is_few = len(curve.steps) <= _FEW_POINTS
     return Series(name, style, "".join(path), markers if is_few else [], f"{last:.4g}")
+
+
+MOST_POINTS = 400
+
+
+def thinned(curve: Curve, most_points: int = MOST_POINTS) -> Curve:
+    """Returns at most so many points of a curve, among them the first and the last.
+
+    The points are divided into groups of neighbours. Of each group, the smallest and the largest
+    value stay; a group without finite values keeps one of them, which shows as a gap.
+    """
+    count = len(curve.steps)
+    if count <= most_points:
+        return curve
+    groups = most_points // 2 - 1
+    kept = {0, count - 1}
+    for group in range(groups):
+        indices = range(count * group // groups, count * (group + 1) // groups)
+        finite = [index for index in indices if math.isfinite(curve.values[index])]
+        if finite:
+            kept |= {min(finite, key=curve.values.__getitem__)}
+            kept |= {max(finite, key=curve.values.__getitem__)}
+        else:
+            kept.add(indices[0])
+    chosen = sorted(kept)
+    return Curve(
+        tuple(curve.steps[i] for i in chosen),
+        tuple(curve.values[i] for i in chosen),
+        tuple(curve.seconds[i] for i in chosen) if curve.seconds else (),
+    )

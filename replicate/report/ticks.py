@@ -27,14 +27,7 @@ _TIME_STEPS = (
 
 
 def linear_ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """Returns round numbers between two others, in equal distances.
-
-    Args:
-      low: Start of the axis.
-      high: End of the axis, > low.
-      most: Number of ticks, ≥ 2.
-      whole: True for whole numbers only.
-    """
+    """Returns `most` round numbers at most, ≥ 2, between two others, in equal distances."""
     raw = (high - low) / most
     power = 10.0 ** math.floor(math.log10(raw))
     distance = next(power * step for step in _STEPS if power * step >= raw * (1 - 1e-9))
@@ -68,13 +61,7 @@ def short(value: float) -> str:
 
 
 def time_ticks(low: float, high: float, most: int) -> list[float]:
-    """Returns round times between two others, in equal distances.
-
-    Args:
-      low: Start of the axis, in seconds.
-      high: End of the axis, > low.
-      most: Number of ticks, ≥ 2.
-    """
+    """Returns `most` round times at most, ≥ 2, between two others in seconds, equally apart."""
     raw = (high - low) / most
     if raw > _TIME_STEPS[-1]:
         return [_DAY * day for day in linear_ticks(low / _DAY, high / _DAY, most)]

@@ -69,11 +69,7 @@ UNKNOWN = Times({}, None, None, 0)
 
 
 def read_times(folder: Path) -> Times:
-    """Reads the file of a model directory; never fails.
-
-    Args:
-      folder: Model directory.
-    """
+    """Reads the file of a model directory; never fails."""
     path = folder / TIME_FILE
     if leads_out(path, folder):
         return UNKNOWN

@@ -29,15 +29,10 @@ def merge_specs(
     rows: Tensor | None = None,
     besides: Sequence[Operation] = (),
 ) -> Spec:
-    """Merges the specs of all towers.
+    """Merges the specs of all towers, whose losses are already scaled.
 
-    Args:
-      mode: One of `ModeKeys`.
-      specs: The EstimatorSpec of each tower, with losses already scaled.
-      metric_variables: The metric variables of each tower.
-      device: Device of the merging operations.
-      rows: Rows of the batch if the shards contain added rows, else None.
-      besides: Operations that run in every training step besides train_op.
+    `rows` are those of the batch if the shards contain added rows, else None. `besides` are
+    operations that run in every training step besides train_op.
 
     Returns:
       A spec of the same type. A single spec without these operations is returned unchanged.

@@ -28,10 +28,7 @@ def merge_metrics(
 ) -> dict[str, tuple[Any, Any]]:
     """Merges the `eval_metric_ops` of all towers.
 
-    Args:
-      towers: The `eval_metric_ops` of each tower.
-      variables: The metric variables of each tower, in any order. The n-th variables that the
-        towers created are added.
+    The variables may be in any order. The n-th variables that the towers created are added.
 
     Returns:
       For each metric, the first tower's value and one update operation, the same for all metrics.

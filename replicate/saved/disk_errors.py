@@ -70,11 +70,9 @@ def disk_reason(error: BaseException) -> str | None:
 
 @contextlib.contextmanager
 def disk_errors(task: str, advice: str = "") -> Iterator[None]:
-    """Raises an error of the disk inside the context as an error with one line of text.
+    """Raises an error of the disk inside the context as one line: task, fault and advice.
 
-    Args:
-      task: Beginning of the line, such as "Cannot save model.ckpt-7".
-      advice: End of the line: sentences about what is left and what to do.
+    The task is such as "Cannot save model.ckpt-7". The advice says what is left and what to do.
 
     Raises:
       CheckpointError: The disk had a fault inside the context.

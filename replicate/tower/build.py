@@ -122,11 +122,7 @@ class TowerBuild:
     ):
         """Makes the state for one call.
 
-        Args:
-          settings: Settings of the call's towers.
-          task: Job and task of the worker; "" if there are none.
-          outside_towers: As `TowerScopes.outside`.
-          of_tower: Returns the entries that the current tower has added to a graph collection.
+        `of_tower` returns the entries that the current tower has added to a graph collection.
         """
         self.settings = settings
         self.graph = v1.get_default_graph()
@@ -151,13 +147,7 @@ class TowerBuild:
 
     @contextlib.contextmanager
     def in_tower(self, index: int, weight: Tensor) -> Iterator[TowerContext]:
-        """Makes a tower the current one inside the context.
-
-        Args:
-          index: Number of the tower. Towers are built in order.
-          weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
-            towers, else a Tensor.
-        """
+        """Makes the next tower, with the weight of its shard, the current one in the context."""
         towers = self.settings.plan.towers
         self.tower = TowerContext(index, len(towers), towers[index])
         self._weight = weight
@@ -181,11 +171,7 @@ class TowerBuild:
         return completed(self.settings.plan.towers[index], self.task)
 
     def ends(self, index: int) -> list[Operation]:
-        """Returns the ends of the current tower's losses and gradients, which run in every step.
-
-        Args:
-          index: Number of the current tower.
-        """
+        """Returns the ends of the current tower's losses and gradients, which run in every step."""
         return [*(loss.op for loss in self._losses), *(part.done for part in self.calls[index])]
 
     def add_loss(self, loss: Tensor) -> None:
@@ -197,12 +183,7 @@ class TowerBuild:
         return self.share(loss, "averaged_loss")
 
     def share(self, value: Tensor, name: str) -> Tensor:
-        """Returns a loss or gradient of the current tower, weighted by its share of the batch.
-
-        Args:
-          value: Loss or gradient of any shape.
-          name: Name of the operation.
-        """
+        """Returns a loss or gradient of the current tower, weighted by its share of the batch."""
         return share_of(value, self.gradient_share.share, name)
 
     @property
@@ -221,8 +202,7 @@ class TowerBuild:
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next shared object. The n-th call in each tower returns the same object.
 
-        Args:
-          make: Makes the object. Called by the first tower that asks, outside of towers.
+        The first tower that asks makes it, outside of towers.
         """
         index = self.tower.index if self.tower else 0
         position = self._shared_taken[index]

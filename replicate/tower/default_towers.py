@@ -63,11 +63,7 @@ _in_force: list[DefaultTowers] = []
 
 @contextlib.contextmanager
 def default_towers(towers: DefaultTowers) -> Iterator[None]:
-    """Gives towers to all models that are built in this process inside the context.
-
-    Args:
-      towers: Their number or devices.
-    """
+    """Gives towers to all models that are built in this process inside the context."""
     _in_force.append(towers)
     try:
         yield

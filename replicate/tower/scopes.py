@@ -2,12 +2,18 @@
 
 `TowerScopes` enters a tower, and leaves it for what exists once for all towers. `TowerBuild`, which
 an optimizer or a head finds in the graph, knows neither.
+
+Layers add losses, update operations and summaries to collections of the whole graph, and a
+`model_fn` reads these collections as if it were alone. So while a tower is built, it sees only the
+entries that were there before the towers, and its own. Afterwards the collections hold all entries
+again, except for summaries: those of the first tower, or of all towers if asked, and those made
+outside of the towers.
 """
 
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import final
+from typing import Any, final
 
 import tensorflow as tf
 
@@ -17,33 +23,84 @@ from model_deploy.variables import SharedVariables
 from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Operation, Tensor, Variable
 from replicate.tower.build import (
+    Summaries,
     TowerBuild,
     TowerContext,
     TowerGradients,
     TowerSettings,
     attached,
 )
-from replicate.tower.collections import TowerCollections
 
 v1 = tf.compat.v1
+
+Keys = v1.GraphKeys
+
+
+class TowerCollections:
+    """Hides the towers of one replicated call from each other in the graph's collections."""
+
+    def __init__(self, regularizes: Callable[[int], bool], summaries: Summaries = "first"):
+        """Remembers the entries of the collections before the first tower.
+
+        Args:
+          regularizes: Returns True for the number of a tower that adds the regularization losses to
+            its loss: each one if losses are averaged, the first one if they are summed. The others
+            see zeros.
+          summaries: Towers whose summaries are kept.
+        """
+        self._summaries = summaries
+        self._separate = [Keys.LOSSES, Keys.UPDATE_OPS, Keys.SUMMARIES]
+        self._regularizes = regularizes
+        self._ambient = {key: v1.get_collection(key) for key in self._separate}
+        self._added: dict[str, list[Any]] = {key: [] for key in self._separate}
+        self._start: dict[Any, int] = {}
+        self._outside: list[Any] = []
+
+    @contextlib.contextmanager
+    def tower(self, index: int) -> Iterator[None]:
+        """Shows the collections to tower `index` as if it were the only one."""
+        hidden = [] if self._regularizes(index) else [Keys.REGULARIZATION_LOSSES]
+        held = {key: v1.get_collection(key) for key in hidden}
+        for key in self._separate:
+            v1.get_collection_ref(key)[:] = self._ambient[key]
+        for key, values in held.items():
+            v1.get_collection_ref(key)[:] = [tf.zeros_like(value) for value in values]
+        keys = v1.get_default_graph().get_all_collection_keys()
+        self._start = {key: len(v1.get_collection_ref(key)) for key in keys}
+        try:
+            yield
+        finally:
+            self._restore(index, held)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Keeps the summaries made inside, even while a later tower is built."""
+        summaries = v1.get_collection_ref(Keys.SUMMARIES)
+        start = len(summaries)
+        yield
+        self._outside += summaries[start:]
+
+    def of_tower(self, key: str) -> list[Any]:
+        """Returns the entries that the current (or else the last) tower added to a collection."""
+        return list(v1.get_collection_ref(key)[self._start.get(key, 0) :])
+
+    def _restore(self, index: int, held: dict[str, list[Any]]) -> None:
+        for key in self._separate:
+            added = self.of_tower(key)
+            if key == Keys.SUMMARIES and index > 0 and self._summaries == "first":
+                added = [new for new in added if any(new is kept for kept in self._outside)]
+            self._added[key] += added
+            v1.get_collection_ref(key)[:] = [*self._ambient[key], *self._added[key]]
+        for key, values in held.items():
+            v1.get_collection_ref(key)[: len(values)] = values
+        self._start = {}
 
 
 @final
 class TowerScopes:
-    """Scopes of the towers of one replicated `model_fn` call.
-
-    Attributes:
-      build: State of the call.
-      variables: Variables that the towers share.
-      collections: Graph collections as each tower sees them.
-    """
+    """Scopes of the towers of one replicated `model_fn` call."""
 
     def __init__(self, settings: TowerSettings):
-        """Remembers the scopes around the towers.
-
-        Args:
-          settings: Settings of the call's towers.
-        """
         self._settings = settings
         self.collections = TowerCollections(self._regularizes, settings.summaries)
         self.variables = SharedVariables()
@@ -60,14 +117,10 @@ class TowerScopes:
     def tower(
         self, index: int, weight: Tensor, substitute: Callable[[Variable], Variable] | None = None
     ) -> Iterator[TowerContext]:
-        """Enters the scopes of a tower: its device, names and shared variables.
+        """Enters the scopes of the next tower: its device, names and shared variables.
 
-        Args:
-          index: Number of the tower. Towers are built in order.
-          weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
-            towers, else a Tensor.
-          substitute: Returns the tower's replacement of a shared variable; None means the variable
-            itself.
+        `weight` is that of its shard. `substitute` returns the tower's replacement of a shared
+        variable.
         """
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
@@ -112,11 +165,7 @@ class TowerScopes:
 
 @contextlib.contextmanager
 def tower_scopes(settings: TowerSettings) -> Iterator[TowerScopes]:
-    """Makes the scopes of a call, whose state is attached to the graph inside the context.
-
-    Args:
-      settings: Settings of the towers.
-    """
+    """Makes the scopes of a call, whose state is attached to the graph inside the context."""
     scopes = TowerScopes(settings)
     with attached(scopes.build), local_variables_on(scopes.build.task):
         yield scopes

@@ -18,11 +18,7 @@ class SharedPatch:
     """Replacement of attributes of one object, for as long as anybody needs it."""
 
     def __init__(self, find: Callable[[], tuple[Any, Mapping[str, Any]]]):
-        """Replaces nothing yet.
-
-        Args:
-          find: Returns the object and its new attributes by name. Called when they are replaced.
-        """
+        """Replaces nothing yet. `find` then returns the object and its new attributes by name."""
         self._find = find
         self._lock = threading.Lock()
         self._entered = 0

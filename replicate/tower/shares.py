@@ -34,11 +34,7 @@ class GradientShare:
     def in_tower(
         self, gradients_and_variables: Sequence[tuple[Gradient | None, Variable]]
     ) -> list[tuple[Gradient | None, Variable]]:
-        """Multiplies those gradients by the share that must be multiplied before the sum.
-
-        Args:
-          gradients_and_variables: Gradients of the tower. Some may be None.
-        """
+        """Multiplies those gradients by the share that must be multiplied before the sum."""
         return [
             (
                 gradient
@@ -52,11 +48,7 @@ class GradientShare:
     def of_sums(
         self, gradients_and_variables: Sequence[tuple[Gradient, Variable]]
     ) -> list[tuple[Gradient, Variable]]:
-        """Multiplies the other gradients, after the sum over towers, each on its device.
-
-        Args:
-          gradients_and_variables: Sums over towers.
-        """
+        """Multiplies the other gradients, after the sum over towers, each on its device."""
         return [
             (self._of_sum(gradient) if self._is_for_sums(gradient) else gradient, variable)
             for gradient, variable in gradients_and_variables
@@ -77,13 +69,7 @@ UNWEIGHTED = GradientShare()
 
 
 def share_of(value: Tensor, share: Tensor | float, name: str | None = None) -> Tensor:
-    """Returns a loss or gradient multiplied by a tower's share of the batch.
-
-    Args:
-      value: Loss or gradient of any shape.
-      share: The share, a float or a scalar Tensor.
-      name: Name of the operation.
-    """
+    """Returns a loss or gradient multiplied by a tower's share of the batch."""
     if isinstance(share, float):
         if share == 1.0:
             return value

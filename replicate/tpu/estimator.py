@@ -1,16 +1,21 @@
 """TPUEstimator: an Estimator for a model_fn that is written for TPUs, where there is none.
 
-Owns its arguments. `model.py` adapts the model_fn, `params.py` knows the batch sizes, and
-`replicate.Estimator` does everything else.
+Owns its arguments, what input_fn and model_fn find in params, and the translation of the spec, on
+one device and on towers. An input_fn reads the size of the whole batch of a mode, a model_fn the
+rows of its tower. `replicate.Estimator` does everything else.
 """
 
+import copy
+import dataclasses
+import functools
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import ModelFn, Path
+from replicate._types import ModelFn, Path, Spec
 from replicate.batch.split import Uneven
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import check_model_fn
@@ -18,9 +23,87 @@ from replicate.estimator.estimator import Estimator
 from replicate.estimator.warm_start import WarmStartSettings
 from replicate.graph_mode import check_no_keras_model
 from replicate.model_fn import replicate_model_fn, with_loss_reduction
+from replicate.spec import ModeKeys
+from replicate.tower.build import TowerBuild, TowerContext, current_build
 from replicate.tpu.config import RunConfig
-from replicate.tpu.model import without_tpu
-from replicate.tpu.params import BATCH_SIZE, BatchSizes, check_params, with_entry
+from replicate.tpu.spec import TPUEstimatorSpec
+
+BATCH_SIZE = "batch_size"
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSizes:
+    """Rows of a whole batch in each mode, ≥ 1; None where the input_fn decides alone."""
+
+    train: int | None
+    evaluate: int | None
+    predict: int | None
+
+    def __post_init__(self) -> None:
+        """Checks the sizes.
+
+        Raises:
+          ValueError: A size is not a positive whole number.
+        """
+        arguments = ("train_batch_size", "eval_batch_size", "predict_batch_size")
+        for name, field in zip(arguments, dataclasses.fields(self), strict=True):
+            _check_size(name, getattr(self, field.name))
+
+    def of(self, mode: str) -> int | None:
+        """Returns the rows of a batch in a mode."""
+        sizes = {ModeKeys.TRAIN: self.train, ModeKeys.EVAL: self.evaluate}
+        return sizes.get(mode, self.predict)
+
+
+def check_params(params: Any) -> None:
+    """Checks that a batch size can be added to params.
+
+    Raises:
+      ValueError: params have a batch size.
+      TypeError: params are neither a dict nor HParams.
+    """
+    if params is None:
+        return
+    if not (hasattr(params, "set_hparam") or hasattr(params, "__setitem__")):
+        raise ArgumentTypeError(
+            "TPUEstimator: params must be a dict or HParams, to which the batch size is added, got "
+            f"{params!r}. Pass a dict."
+        )
+    if BATCH_SIZE in params:
+        raise ValueError(
+            f"TPUEstimator: params must not contain {BATCH_SIZE!r}, where input_fn and model_fn "
+            f"find the batch size of the mode, got {params!r}. Leave it out, and pass "
+            "train_batch_size, eval_batch_size and predict_batch_size."
+        )
+
+
+def entry(params: Any, name: str) -> Any:
+    """Returns an entry of params, a dict or HParams."""
+    return getattr(params, name) if hasattr(params, "set_hparam") else params[name]
+
+
+def with_entry(params: Any, name: str, value: Any) -> Any:
+    """Returns a copy of params, a dict or HParams, with an entry added or replaced."""
+    changed = copy.deepcopy(params)
+    if not hasattr(changed, "set_hparam"):
+        changed[name] = value
+    elif name in changed:
+        changed.set_hparam(name, value)
+    else:
+        changed.add_hparam(name, value)
+    return changed
+
+
+def _check_size(name: str, size: Any) -> None:
+    try:
+        is_accepted = size is None or (not isinstance(size, bool) and operator.index(size) >= 1)
+    except TypeError:
+        is_accepted = False
+    if not is_accepted:
+        raise ValueError(
+            f"TPUEstimator: {name} must be a whole number >= 1 or None, got {size!r}. Correct it."
+        )
+
 
 Reduction = tf.compat.v1.losses.Reduction
 
@@ -142,3 +225,60 @@ def _checked_config(config: Any) -> RunConfig:
             f"{config!r}. Pass None for the defaults."
         )
     return config
+
+
+def without_tpu(model_fn: ModelFn, uneven: Uneven) -> ModelFn:
+    """Returns a model_fn with the same arguments that builds the model for CPUs and GPUs.
+
+    The given one finds `use_tpu`, False, in its params, and as `batch_size` the rows of its tower.
+    The returned one gives an EstimatorSpec where the given one gives a TPUEstimatorSpec.
+    """
+
+    @functools.wraps(model_fn)
+    def adapted(*args: Any, **given: Any) -> Spec:
+        build = current_build()
+        tower = build.tower if build else None
+        if "params" in given:
+            params = with_entry(given["params"], "use_tpu", False)
+            splits = build is not None and not build.settings.one_batch_each
+            if tower is not None and splits and BATCH_SIZE in params:
+                rows = _rows(entry(params, BATCH_SIZE), tower, given.get("mode"), uneven)
+                params = with_entry(params, BATCH_SIZE, rows)
+            given["params"] = params
+        spec = model_fn(*args, **given)
+        if not isinstance(spec, TPUEstimatorSpec):
+            return spec
+        return (_in_tower(spec, build, tower) if build and tower else spec).as_estimator_spec()
+
+    return adapted
+
+
+def _rows(batch_size: int, tower: TowerContext, mode: str | None, uneven: Uneven) -> int:
+    """Returns the rows of a tower's part of a whole batch, as `replicate.batch.split` cuts it."""
+    rows, rest = divmod(batch_size, tower.count)
+    is_padded = mode == ModeKeys.PREDICT or uneven == "pad"
+    return rows + (rest > 0 if is_padded else tower.index < rest)
+
+
+def _in_tower(spec: TPUEstimatorSpec, build: TowerBuild, tower: TowerContext) -> TPUEstimatorSpec:
+    """Returns the spec of a tower, whose scaffold and host call exist once for all towers.
+
+    They are those of the tower whose spec becomes that of all: the last one in TRAIN, otherwise the
+    first one. Variables that they make belong to no tower.
+    """
+    is_kept = tower.is_last if spec.mode == ModeKeys.TRAIN else tower.is_first
+    if not is_kept:
+        return spec._replace(scaffold_fn=None, host_call=None)
+
+    def once(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with build.outside_towers():
+                return function(*args, **kwargs)
+
+        return called
+
+    scaffold_fn, host_call = spec.scaffold_fn, spec.host_call
+    return spec._replace(
+        scaffold_fn=None if scaffold_fn is None else once(scaffold_fn),
+        host_call=None if host_call is None else (once(host_call[0]), host_call[1]),
+    )

@@ -28,12 +28,8 @@ class TPUClusterResolver(tf.distribute.cluster_resolver.ClusterResolver):
     ):
         """Keeps the name; connects to nothing.
 
-        Args:
-          tpu: Name or address of the TPU, or a list of one; None, "" or "local" for none.
-          zone: Not used, like all further arguments.
-          project: Not used.
-          *args: Not used.
-          **kwargs: Not used.
+        `tpu` is the name or address of the TPU, or a list of one; None, "" or "local" for none.
+        Nothing else is used.
         """
         del zone, project, args, kwargs
         first = tpu[0] if isinstance(tpu, list | tuple) and tpu else tpu or None
@@ -42,12 +38,7 @@ class TPUClusterResolver(tf.distribute.cluster_resolver.ClusterResolver):
     def master(
         self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None
     ) -> str:
-        """Returns the target of a session: "", this process.
-
-        Args:
-          task_type: Not used.
-          task_id: Not used.
-          rpc_layer: Not used.
+        """Returns the target of a session: "", this process. The arguments are not used.
 
         Raises:
           ValueError: A TPU was named.

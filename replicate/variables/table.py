@@ -2,12 +2,17 @@
 
 Owns the layout of the table and the sums in its last line. A program passes the variables, such as
 `tf.compat.v1.trainable_variables()`, and prints the text. `Estimator` prints the short form.
+
+Notes are a few words about a variable, such as its K-FAC block. An optimizer that can describe its
+treatment of variables adds a function to a collection of the graph. The packages that add notes and
+those that show them do not import each other: see `replicate.protocols`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from replicate._types import Variable
+from replicate._types import Graph, Variable
+from replicate.protocols import VARIABLE_NOTES, VariableNotes
 
 _GAP = "  "
 _NUMERIC = frozenset({"parameters", "bytes"})
@@ -144,3 +149,9 @@ def _cell(name: str, value: str | int | None) -> str:
     if name in _NUMERIC:
         return _UNKNOWN if value is None else f"{value:,}"
     return str(value or "-")
+
+
+def variable_notes(graph: Graph) -> dict[str, str]:
+    """Returns the notes of a graph by the variable's name; a later note replaces an earlier one."""
+    sources: list[VariableNotes] = graph.get_collection(VARIABLE_NOTES)
+    return {name: note for source in sources for name, note in source().items()}

@@ -5,8 +5,14 @@ from typing import Literal
 
 import pytest
 
-from replicate.arguments import check_choice
-from replicate.calling import call_model_fn, check_model_fn, named_arguments, takes, where
+from replicate.calling import (
+    call_model_fn,
+    check_choice,
+    check_model_fn,
+    named_arguments,
+    takes,
+    where,
+)
 
 NAMES = ["config", "features", "labels", "mode", "params"]
 

@@ -23,10 +23,6 @@ class Batch(NamedTuple):
 def read_batch(path: str, image_bytes: int) -> Batch:
     """Reads one file, a dict with an array "data" and a list "labels".
 
-    Args:
-      path: The file.
-      image_bytes: Bytes of one image.
-
     Raises:
       ValueError: The file cannot be read, or lacks one of the two.
     """

@@ -46,12 +46,7 @@ class Network:
 
 
 class Outputs(NamedTuple):
-    """Outputs of the network for a share of the batch.
-
-    Attributes:
-      logits: [batch, classes].
-      end_points: Activations by name.
-    """
+    """Logits [batch, classes] and activations by name, for a share of the batch."""
 
     logits: Tensor
     end_points: Mapping[str, Tensor]
@@ -109,15 +104,9 @@ def weighted_logits(outputs: Outputs) -> dict[str, tuple[Tensor, float]]:
 
 
 def split(images: Tensor, labels: Tensor, num_clones: int) -> list[tuple[Tensor, Tensor]]:
-    """Splits a batch into shares that differ by one row at most.
+    """Splits a batch into shares, (images, labels), that differ by one row at most.
 
-    Args:
-      images: [batch, ...].
-      labels: [batch].
-      num_clones: Number of shares. With fewer rows than shares some are empty.
-
-    Returns:
-      A pair (images, labels) for each clone; together they are the batch, in order.
+    Together they are the batch, in order. With fewer rows than shares some are empty.
     """
     rows = images.shape[0]
     if rows is None:

@@ -48,10 +48,6 @@ class ClusterFlags:
 def run_config(place: ClusterFlags, **settings: Any) -> replicate.RunConfig:
     """Returns the settings of the runtime, with the cluster that the flags or TF_CONFIG describe.
 
-    Args:
-      place: The flags.
-      **settings: The others of `replicate.RunConfig`.
-
     Raises:
       ValueError: There are several descriptions, or one is wrong or does not fit the counts.
     """
@@ -87,11 +83,6 @@ def deployment(
     config: replicate.RunConfig, num_clones: int, clone_on_cpu: bool
 ) -> model_deploy.DeploymentConfig:
     """Returns the devices of clones and variables.
-
-    Args:
-      config: Of this process, from `run_config`.
-      num_clones: Clones in this process.
-      clone_on_cpu: True: put the clones on the CPU even if there are GPUs.
 
     Raises:
       ValueError: Replicas have no parameter server, or there are GPUs, but fewer than clones.
@@ -154,14 +145,7 @@ def train(
     max_steps: int | None,
     hooks: Sequence[Any] = (),
 ) -> None:
-    """Runs the role of this process: serves variables, or trains up to a step.
-
-    Args:
-      estimator: With the config of this process.
-      input_fn: Makes the input.
-      max_steps: Global step to stop at, None for no end.
-      hooks: `tf.compat.v1.train.SessionRunHook`s of the training session.
-    """
+    """Runs the role of this process: serves variables, or trains up to a step."""
     config = estimator.config
     if config.cluster.jobs and config.cluster.target is None:
         replicate.train_and_evaluate(

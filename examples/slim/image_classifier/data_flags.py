@@ -27,13 +27,7 @@ class FlagError(ValueError):
 
 
 def define(*, split_name: str, batch_size: int, progress_of: str) -> None:
-    """Defines the shared flags.
-
-    Args:
-      split_name: Default of --dataset_split_name.
-      batch_size: Default of --batch_size.
-      progress_of: Activity of the program, for the help text.
-    """
+    """Defines the shared flags."""
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("dataset_name", "imagenet", "cifar10, digits, imagenet, mnist or tfrecords.")
     string("dataset_split_name", split_name, "Part of the dataset, such as train or test.")
@@ -87,13 +81,7 @@ def define_number(
 
 
 def define_gone(name: str, default: int | str | bool, reason: str) -> None:
-    """Defines a flag of slim's program that can only have its default here.
-
-    Args:
-      name: Of the flag.
-      default: The only accepted value.
-      reason: Why, as a sentence.
-    """
+    """Defines a flag of slim's program that can only have its default here."""
     kinds = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, str: flags.DEFINE_string}
     kinds[type(default)](name, default, f"Only {default!r}. {reason}")
     flags.register_validator(name, lambda x: x == default, f"must be {default!r}. {reason}")

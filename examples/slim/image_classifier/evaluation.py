@@ -40,14 +40,7 @@ class EvaluationSettings:
 def model_fn(
     features: Tensor, labels: Tensor, mode: str, params: EvaluationSettings
 ) -> replicate.EstimatorSpec:
-    """Builds the graph of an evaluation.
-
-    Args:
-      features: Images, [batch, height, width, channels].
-      labels: Class numbers, [batch].
-      mode: replicate.ModeKeys.EVAL.
-      params: Settings of an evaluation: network, devices, averages.
-    """
+    """Builds the graph of an evaluation on images [batch, height, width, channels]."""
     clones = clones_of.create(params.network, params.deployment, features, labels, False)
     with v1.device(params.deployment.optimizer_device()):
         logits = tf.concat([clone.outputs.logits for clone in clones], axis=0)

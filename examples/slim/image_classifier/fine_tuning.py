@@ -65,11 +65,6 @@ def variables_to_restore(
 ) -> list[Variable]:
     """Returns the variables that begin with the values in a checkpoint.
 
-    Args:
-      settings: Scopes to leave out, and the treatment of missing variables.
-      model_variables: Of the model.
-      checkpoint: The path of the checkpoint.
-
     Raises:
       FlagError: The checkpoint lacks variables, or has them in other shapes; all are listed.
     """
@@ -105,10 +100,7 @@ def initial_values(
 ) -> Callable[[v1.train.Scaffold, v1.Session], None]:
     """Returns an `init_fn` for a `tf.compat.v1.train.Scaffold`.
 
-    Args:
-      settings: The initial values.
-      model_variables: Of the model.
-      averages: Moving averages of them, which begin with the same values; None if there are none.
+    Moving averages of the variables begin with the same values.
 
     Raises:
       FlagError: As `variables_to_restore`.

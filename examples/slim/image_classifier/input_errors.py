@@ -19,11 +19,7 @@ _OF_PIPELINE = re.compile(r"IteratorGetNext|with iterator: Iterator::|Could not 
 
 @contextlib.contextmanager
 def input_errors(dataset: ImageDataset) -> Iterator[None]:
-    """Raises the error of a step as a FlagError if the input pipeline of the step failed.
-
-    Args:
-      dataset: The dataset that the pipeline reads.
-    """
+    """Raises the error of a step as a FlagError if the input pipeline of the step failed."""
     try:
         yield
     except (tf.errors.OpError, ValueError) as error:

@@ -71,10 +71,6 @@ def make_optimizer(settings: OptimizerSettings, learning_rate: Tensor) -> v1.tra
 
     K-FAC takes the graph's layer collection, which `register_layers` fills.
 
-    Args:
-      settings: Of all optimizers; those of the others are not looked at.
-      learning_rate: float32 [], or a number.
-
     Raises:
       ValueError: The name is unknown, or a setting is out of its range.
     """

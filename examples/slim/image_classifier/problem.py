@@ -70,10 +70,7 @@ class Problem:
 def pose(flags: ProblemFlags, image_size: int | None, is_training: bool) -> Problem:
     """Looks up the dataset, the network and the preprocessing that the flags name.
 
-    Args:
-      flags: Names and settings.
-      image_size: Height and width for the network; None means its own.
-      is_training: True: prepare images for training.
+    Without an image size, it is the network's own.
 
     Raises:
       ValueError: A name is unknown, files are missing, or labels_offset leaves no class.

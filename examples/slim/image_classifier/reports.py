@@ -22,15 +22,7 @@ class StepLines(v1.train.SessionRunHook):
     def __init__(
         self, step: Tensor, loss: Tensor, learning_rate: Tensor, every_steps: int, rows: int
     ):
-        """Takes what to print.
-
-        Args:
-          step: Integer [], the global step after the update.
-          loss: float [].
-          learning_rate: float [].
-          every_steps: Steps of this process from one line to the next.
-          rows: Images in a step.
-        """
+        """Takes what to print: the global step after the update, the loss and the learning rate."""
         self._fetches = {"step": step, "loss": loss, "rate": learning_rate}
         self._every_steps = every_steps
         self._rows = rows

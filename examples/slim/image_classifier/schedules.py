@@ -52,11 +52,6 @@ def steps_per_epoch(num_samples: int, batch_size: int, batches_per_step: int = 1
 def learning_rate(schedule: Schedule, epoch_steps: float, global_step: Tensor) -> Tensor:
     """Builds the learning rate of a step, float32 [].
 
-    Args:
-      schedule: The schedule.
-      epoch_steps: Steps of an epoch.
-      global_step: The step, integer [].
-
     Raises:
       ValueError: As `check`.
     """

@@ -24,11 +24,7 @@ def add_summaries(
 ) -> None:
     """Adds the summaries of a training graph, under the tags of slim's program.
 
-    Args:
-      clone: The first one; its outputs have end points.
-      model_variables: Each gets a histogram.
-      learning_rate: float [].
-      total_loss: float [].
+    The clone is the first one, whose outputs have end points. Each variable gets a histogram.
     """
     for name, activations in clone.outputs.end_points.items():
         v1.summary.histogram(f"activations/{name}", activations)

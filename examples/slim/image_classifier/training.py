@@ -70,14 +70,7 @@ def model_fn(
     params: TrainingSettings,
     config: replicate.RunConfig,
 ) -> replicate.EstimatorSpec:
-    """Builds the graph of a training run.
-
-    Args:
-      features: Images, [batch over all clones, height, width, channels].
-      labels: Class numbers, [batch over all clones].
-      mode: replicate.ModeKeys.TRAIN.
-      params: Settings of a training run.
-      config: Of this process.
+    """Builds the graph of a training run on images [batch, height, width, channels] of all clones.
 
     Raises:
       ValueError: A setting does not fit the model or the checkpoint to begin with.

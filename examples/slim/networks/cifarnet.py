@@ -26,16 +26,7 @@ from examples.slim.networks.layers import (
 
 @network(default_image_size=32)
 def cifarnet(images: Tensor, num_classes: int | None, layers: Layers) -> tuple[Tensor, EndPoints]:
-    """Builds CifarNet.
-
-    Args:
-      images: [batch, height, width, channels].
-      num_classes: 0 or None leaves the logits out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 192]; and the end points.
-    """
+    """Builds CifarNet: logits [batch, num_classes] or features [batch, 192], and end points."""
     ends: EndPoints = {}
     ends["conv1"] = layers.conv2d("conv1", images, 64, 5)
     ends["pool1"] = max_pool(ends["conv1"], 3, 2)
@@ -53,9 +44,6 @@ def local_response_normalization(inputs: Tensor) -> Tensor:
 
     Krizhevsky et al. (2012), §3.3. A product with a band matrix makes the sums: `tf.nn.lrn` has no
     second derivative, which K-FAC needs where it chooses learning rates by itself.
-
-    Args:
-      inputs: [batch, height, width, channels].
     """
     channels = np.arange(channels_of(inputs))
     near = np.abs(channels[:, None] - channels) <= 2

@@ -34,16 +34,9 @@ SMALLEST_IMAGE = 75
 def inception_v3(
     images: Tensor, num_classes: int | None, layers: Layers
 ) -> tuple[Tensor, EndPoints]:
-    """Builds Inception v3.
+    """Builds Inception v3: logits [batch, num_classes] or features [batch, 2048]; and end points.
 
-    Args:
-      images: [batch, height, width, channels], of static height and width.
-      num_classes: 0 or None leaves the logits and the auxiliary head out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 2048]; and the end points, the logits of the
-      auxiliary head among them, as `AuxLogits`.
+    The logits of the auxiliary head are among them, as `AuxLogits`. Height and width are static.
 
     Raises:
       ValueError: The images are too small, or of unknown size.
@@ -113,17 +106,7 @@ def _joined(branches: Sequence[Tensor]) -> Tensor:
 
 
 def _block_35(layers: Layers, name: str, inputs: Tensor, pooled: int) -> Tensor:
-    """Builds a block of figure 5.
-
-    Args:
-      layers: Makes the layers.
-      name: Variable scope.
-      inputs: [batch, height, width, channels].
-      pooled: Channels of the branch with the pool.
-
-    Returns:
-      [batch, height, width, 224 + pooled].
-    """
+    """Builds a block of figure 5: [batch, height, width, 224 + pooled]."""
     with v1.variable_scope(name):
         return _joined(
             [
@@ -151,11 +134,7 @@ def _reduced_to_17(layers: Layers, inputs: Tensor) -> Tensor:
 def _block_17(layers: Layers, name: str, inputs: Tensor, channels: int) -> Tensor:
     """Builds a block of figure 6 with n = 7: [batch, height, width, 768].
 
-    Args:
-      layers: Makes the layers.
-      name: Variable scope.
-      inputs: [batch, height, width, channels].
-      channels: Of the convolutions that are not a branch's last one.
+    `channels` are those of the convolutions that are not a branch's last one.
     """
     reduce, row, column = _Conv(channels, 1), _Conv(channels, (1, 7)), _Conv(channels, (7, 1))
     last_row, last_column = _Conv(192, (1, 7)), _Conv(192, (7, 1))

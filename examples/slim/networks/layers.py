@@ -183,15 +183,10 @@ class Layers:
     def batch_norm(
         self, name: str, inputs: Tensor, *, activation: Activation = tf.nn.relu
     ) -> Tensor:
-        """Normalizes each channel, scales, shifts and applies an activation.
+        """Normalizes each channel, scales, shifts and applies an activation, None for none.
 
         In training with mean and variance of the batch, which also move `moving_mean` and
         `moving_variance` (through UPDATE_OPS); otherwise with these. Ioffe & Szegedy (2015), §3.
-
-        Args:
-          name: Variable scope.
-          inputs: [batch, height, width, channels].
-          activation: None for none.
         """
         zeros, ones = v1.initializers.zeros(), v1.initializers.ones()
         shape = [channels_of(inputs)]

@@ -14,16 +14,7 @@ from examples.slim.networks.layers import EndPoints, Layers, Tensor, flatten, ma
 
 @network(default_image_size=28)
 def lenet(images: Tensor, num_classes: int | None, layers: Layers) -> tuple[Tensor, EndPoints]:
-    """Builds LeNet.
-
-    Args:
-      images: [batch, height, width, channels].
-      num_classes: 0 or None leaves the logits out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 1024]; and the end points.
-    """
+    """Builds LeNet: logits [batch, num_classes] or features [batch, 1024], and end points."""
     ends: EndPoints = {}
     ends["conv1"] = layers.conv2d("conv1", images, 32, 5)
     ends["pool1"] = max_pool(ends["conv1"], 2, 2)

@@ -28,16 +28,7 @@ which does not go with the sizes that stand beside it."""
 def mobilenet_v1(
     images: Tensor, num_classes: int | None, layers: Layers
 ) -> tuple[Tensor, EndPoints]:
-    """Builds MobileNet v1.
-
-    Args:
-      images: [batch, height, width, channels].
-      num_classes: 0 or None leaves the logits out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 1024]; and the end points.
-    """
+    """Builds MobileNet v1: logits [batch, num_classes] or features [batch, 1024], end points."""
     ends: EndPoints = {}
     hidden = ends["conv0"] = layers.conv2d_bn("conv0", images, 32, 3, stride=2)
     for number, (channels, stride) in enumerate(_BLOCKS, start=1):

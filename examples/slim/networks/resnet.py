@@ -79,16 +79,9 @@ def resnet_v1_34(
 def resnet_v1_50(
     images: Tensor, num_classes: int | None, layers: Layers
 ) -> tuple[Tensor, EndPoints]:
-    """Builds ResNet-50.
+    """Builds ResNet-50: logits [batch, num_classes], or features [batch, 2048]; and the end points.
 
-    Args:
-      images: [batch, height, width, channels].
-      num_classes: 0 or None leaves the logits out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 2048], 512 with 18 and 34 layers; and the
-      end points.
+    With 18 and 34 layers there are 512 features.
     """
     return _resnet_v1(images, num_classes, layers, _bottleneck, (3, 4, 6, 3))
 

@@ -24,16 +24,7 @@ def vgg_11(images: Tensor, num_classes: int | None, layers: Layers) -> tuple[Ten
 
 @network(default_image_size=224)
 def vgg_16(images: Tensor, num_classes: int | None, layers: Layers) -> tuple[Tensor, EndPoints]:
-    """Builds VGG-16, configuration D.
-
-    Args:
-      images: [batch, height, width, channels].
-      num_classes: 0 or None leaves the logits out.
-      layers: Makes the layers.
-
-    Returns:
-      Logits [batch, num_classes], or features [batch, 4096]; and the end points.
-    """
+    """Builds VGG-16, D: logits [batch, num_classes] or features [batch, 4096], and end points."""
     return _vgg(images, num_classes, layers, convolutions=(2, 2, 3, 3, 3))
 
 

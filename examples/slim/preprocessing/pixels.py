@@ -17,10 +17,6 @@ GRAY = (0.299, 0.587, 0.114)
 def as_float(image: Tensor, use_grayscale: bool) -> Tensor:
     """Returns an image as float32.
 
-    Args:
-      image: [height, width, channels], of any numeric type.
-      use_grayscale: True: convert three channels to one.
-
     Raises:
       ValueError: The image is not [height, width, channels] with 1 or 3 static channels.
     """
@@ -44,10 +40,6 @@ def channels_of(image: Tensor) -> int:
 def seeds(seed: Tensor | None, count: int) -> list[Tensor]:
     """Returns several seeds made from one.
 
-    Args:
-      seed: Integers [2], different for each image.
-      count: Number of seeds.
-
     Raises:
       ValueError: There is no seed.
     """
@@ -61,13 +53,8 @@ def seeds(seed: Tensor | None, count: int) -> list[Tensor]:
 
 
 def resized(image: Tensor, height: int | Tensor, width: int | Tensor) -> Tensor:
-    """Resizes an image; the ratio of its sides may change.
+    """Resizes an image [any height, any width, channels]; the ratio of its sides may change.
 
     Uses bilinear interpolation. A reduced image has means of the pixels that it replaces.
-
-    Args:
-      image: [any height, any width, channels].
-      height: In pixels.
-      width: In pixels.
     """
     return tf.image.resize(image, [height, width], antialias=True)

@@ -15,14 +15,9 @@ v1 = tf.compat.v1
 
 
 class MissingFeatureError(ValueError):
-    """A feature is missing that a column asked for.
-
-    Attributes:
-      key: Key of the feature.
-    """
+    """A feature is missing that a column asked for."""
 
     def __init__(self, key: str, found: list[str]):
-        """Makes the message from the missing key and the keys that are there."""
         super().__init__(f"features has no {key!r}; it has {found}.")
         self.key = key
 
@@ -45,12 +40,9 @@ class ColumnCache:
         self._found: dict[Hashable, Any] = {}
 
     def get(self, key: Any, state_manager: Any, training: bool | None = None) -> Any:
-        """Returns a raw feature, or what a column makes of its features.
+        """Returns a raw feature by its key, or what a column makes of its features.
 
-        Args:
-          key: Key of a feature, or a feature column.
-          state_manager: The state of the columns, handed on to them.
-          training: Ignored: no column depends on it.
+        `training` is ignored: no column depends on it.
 
         Raises:
           MissingFeatureError: There is no such feature.

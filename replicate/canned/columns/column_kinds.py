@@ -56,10 +56,6 @@ def scope_name(column: Column) -> str:
 def dense_columns(argument: str, columns: Any) -> tuple[Column, ...]:
     """Returns columns for the input of a network, in the order of their names.
 
-    Args:
-      argument: Name of the caller's argument, for errors.
-      columns: Feature columns.
-
     Raises:
       ValueError: There is none, two have one name, or one is categorical or a sequence.
       TypeError: One is not a feature column.
@@ -83,10 +79,6 @@ def dense_columns(argument: str, columns: Any) -> tuple[Column, ...]:
 
 def linear_columns(argument: str, columns: Any) -> tuple[Column, ...]:
     """Returns columns for a linear model, in the order of their names.
-
-    Args:
-      argument: Name of the caller's argument, for errors.
-      columns: Feature columns, dense or categorical.
 
     Raises:
       ValueError: There is none, two have one name, or one is a sequence of vectors.

@@ -1,7 +1,15 @@
-"""Tensors of feature columns: the dense vector of a column, with errors that name the column."""
+"""Tensors of feature columns: dense vectors and rows of tables, with errors that name the column.
+
+An example has any number of ids, and its rows of a table are combined. If the shape of the ids
+shows that no example has more than one, the row is gathered: the same value and gradient, and an
+operation that K-FAC knows.
+
+`ColumnState` is the state manager that the methods of feature columns ask for their variables and
+lookup tables, in the graph and variable scope of the caller.
+"""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import tensorflow as tf
@@ -9,8 +17,6 @@ import tensorflow as tf
 from replicate._types import Tensor, Variable
 from replicate.canned.columns.column_cache import ColumnCache, MissingFeatureError
 from replicate.canned.columns.column_kinds import Column, scope_name
-from replicate.canned.columns.column_lookup import look_up
-from replicate.canned.columns.column_state import ColumnState
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
 from replicate.graph_ops.checks import batch_check
@@ -18,13 +24,125 @@ from replicate.graph_ops.checks import batch_check
 v1 = tf.compat.v1
 
 
-class DenseValue(NamedTuple):
-    """Dense vector of a column.
+@final
+class ColumnState:
+    """State of the columns of one model, in one graph."""
+
+    def __init__(self) -> None:
+        self._variables: dict[tuple[Any, str], Variable] = {}
+        self._resources: dict[tuple[Any, str], Any] = {}
+
+    def create_variable(
+        self,
+        feature_column: Any,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any = None,
+        trainable: bool = True,
+        use_resource: bool = True,
+        initializer: Any = None,
+    ) -> Variable:
+        """Makes or shares a variable of a column, in the current variable scope.
+
+        `use_resource` is ignored: the kind of variable is that of the scope, as for all of a model.
+        """
+        del use_resource
+        made = v1.get_variable(
+            name, shape, dtype or tf.float32, initializer=initializer, trainable=trainable
+        )
+        self._variables[feature_column, name] = made
+        return made
+
+    def get_variable(self, feature_column: Any, name: str) -> Variable:
+        """Returns a variable of a column.
+
+        Raises:
+          ValueError: The column made no variable of that name.
+        """
+        return _found(self._variables, feature_column, name, "variable")
+
+    def add_resource(self, feature_column: Any, name: str, resource: Any) -> None:
+        """Keeps a lookup table of a column."""
+        self._resources[feature_column, name] = resource
+
+    def has_resource(self, feature_column: Any, name: str) -> bool:
+        """Returns True if the column has such a lookup table."""
+        return (feature_column, name) in self._resources
+
+    def get_resource(self, feature_column: Any, name: str) -> Any:
+        """Returns a lookup table of a column.
+
+        Raises:
+          ValueError: The column made no table of that name.
+        """
+        return _found(self._resources, feature_column, name, "lookup table")
+
+
+def _found(state: dict[tuple[Any, str], Any], column: Any, name: str, kind: str) -> Any:
+    if (column, name) not in state:
+        raise ValueError(
+            f"Feature column {column.name!r} has no {kind} {name!r}. create_state of the column "
+            "must make it before it is used."
+        )
+    return state[column, name]
+
+
+class Rows(NamedTuple):
+    """Combined rows of a table.
 
     Attributes:
-      values: [batch, elements].
-      layers: Record of the embedding that made it, if there is one.
+      values: [batch, columns of the table].
+      layer: Record of the look-up, None if it combines several rows.
     """
+
+    values: Tensor
+    layer: Layer | None
+
+
+def look_up(table: Variable, ids_and_weights: Any, combiner: str) -> Rows:
+    """Combines the rows of a table that each example's ids number.
+
+    Args:
+      table: Variable [ids, columns], which may be partitioned.
+      ids_and_weights: Result of `get_sparse_tensors`: SparseTensors `id_tensor` of ids, of which
+        negative ones are left out, and `weight_tensor` or None; [batch, …].
+      combiner: "sum", "mean" or "sqrtn".
+
+    Returns:
+      The rows; zeros for an example without ids.
+    """
+    ids, weights = ids_and_weights.id_tensor, ids_and_weights.weight_tensor
+    if weights is None and ids.shape.rank == 2 and ids.shape[1] == 1 and is_whole(table):
+        return _gathered(table, ids)
+    ids = _matrix(ids)
+    weights = None if weights is None else _matrix(weights)
+    return Rows(_combined(table, ids, weights, combiner), None)
+
+
+def _gathered(table: Variable, ids: Any) -> Rows:
+    """Gathers at most one row for each example: [batch, columns]."""
+    dense = tf.sparse.to_dense(ids, default_value=-1)[:, 0]
+    is_there = dense >= 0
+    inputs = tf.where(is_there, dense, tf.zeros_like(dense))
+    rows = tf.gather(table, inputs)
+    values = tf.where(is_there[:, None], rows, tf.zeros_like(rows))
+    return Rows(values, Layer("embedding", table, None, inputs, rows))
+
+
+def _matrix(sparse: Any) -> Any:
+    """Reshapes a SparseTensor to [batch, ids]."""
+    if sparse.shape.rank == 2:
+        return sparse
+    shape = tf.shape(sparse, tf.int64)
+    return tf.sparse.reshape(sparse, tf.stack([shape[0], tf.reduce_prod(shape[1:])]))
+
+
+def _combined(table: Variable, ids: Any, weights: Any, combiner: str) -> Tensor:
+    return v1.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner=combiner)
+
+
+class DenseValue(NamedTuple):
+    """Dense vector of a column, [batch, elements], and the record of the embedding behind it."""
 
     values: Tensor
     layers: list[Layer]
@@ -35,10 +153,7 @@ class ColumnTensors:
     """Features, and the variables of columns, in one graph."""
 
     def __init__(self, features: Mapping[str, Any]):
-        """Keeps the features.
-
-        Args:
-          features: By key, as `ColumnCache` takes them.
+        """Keeps features by key, as `ColumnCache` takes them.
 
         Raises:
           ValueError: features is not a dict.

@@ -16,12 +16,7 @@ v1 = tf.compat.v1
 
 
 class InputLayer(NamedTuple):
-    """Input of a network.
-
-    Attributes:
-      values: [batch, elements of all columns].
-      layers: Records of embeddings.
-    """
+    """Input of a network, [batch, elements of all columns], and records of its embeddings."""
 
     values: Tensor
     layers: list[Layer]

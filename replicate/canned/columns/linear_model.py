@@ -14,8 +14,7 @@ from replicate.canned.columns.column_kinds import (
     is_shared_v1,
     scope_name,
 )
-from replicate.canned.columns.column_lookup import look_up
-from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.canned.columns.column_tensors import ColumnTensors, look_up
 from replicate.canned.columns.input_layer import converted
 from replicate.canned.columns.shared_tables import tracking_shared_tables
 from replicate.canned.model_record import Layer
@@ -54,13 +53,7 @@ def linear_model(
     """Sums the columns' values times weights, and a bias. All of these variables start at zero.
 
     Variables are called linear_model/COLUMN/weights and linear_model/bias_weights below the current
-    variable scope.
-
-    Args:
-      features: Features by key.
-      columns: From `linear_columns`.
-      units: Outputs per example.
-      sparse_combiner: Combination of the weights of an example's ids: "sum", "mean" or "sqrtn".
+    variable scope. The columns are from `linear_columns`.
 
     Raises:
       ValueError: features is not a dict, or a column's feature is missing.

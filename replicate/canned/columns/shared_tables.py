@@ -29,9 +29,7 @@ _TABLES = ("replicate", "shared_tables")
 def tracking_shared_tables(layer: str) -> Iterator[None]:
     """Gives tables that are made inside their other names, see `add_former_names`.
 
-    Args:
-      layer: Scope of the columns below the current variable scope: "input_layer" or
-        "linear_model".
+    `layer` is the scope of the columns: "input_layer" or "linear_model".
     """
     scope = v1.get_variable_scope().name
     earlier = [each for *place, each in v1.get_collection(_TABLES) if place == [scope, layer]]

@@ -11,13 +11,9 @@ v1 = tf.compat.v1
 
 
 def checked(value: Tensor, condition: Tensor, error: str, shown: Mapping[str, Tensor]) -> Tensor:
-    """Returns a Tensor that exists only if a condition holds.
+    """Returns a Tensor that exists only if a condition, a boolean scalar, holds.
 
-    Args:
-      value: Tensor of any shape.
-      condition: Boolean scalar.
-      error: Text of the error.
-      shown: Tensors that the error prints, by name.
+    The error is the text `error`, and the values of the Tensors `shown`, by name.
 
     Raises:
       ValueError: Operations run eagerly and the condition is false. In a graph, an assertion fails
@@ -44,15 +40,7 @@ def _text(tensor: Tensor) -> str:
 
 
 def same_shape(first: Tensor, second: Tensor) -> Tensor:
-    """Compares two shapes.
-
-    Args:
-      first: Integer vector.
-      second: Integer vector, perhaps of another length.
-
-    Returns:
-      Boolean scalar: True if lengths and all entries agree.
-    """
+    """Returns True, a boolean scalar, if two integer vectors agree in length and all entries."""
     equal = tf.raw_ops.Equal(x=first, y=second, incompatible_shape_error=False)
     # Vectors of lengths 1 and n are broadcast, so the lengths are compared, too.
     return tf.logical_and(tf.reduce_all(equal), tf.equal(tf.size(first), tf.size(second)))

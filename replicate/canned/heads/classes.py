@@ -61,9 +61,7 @@ def class_signatures(
 ) -> dict[str, ExportOutput]:
     """Makes the signatures of a classifier.
 
-    Args:
-      predictions: All predictions, with "probabilities" [batch, n_classes].
-      all_classes: Names of the classes, string [batch, n_classes].
+    Among the predictions, "probabilities" are [batch, n_classes], as are the names `all_classes`.
     """
     output = ClassificationOutput(predictions["probabilities"], all_classes)
     return {
@@ -74,11 +72,7 @@ def class_signatures(
 
 
 def checked_thresholds(thresholds: Iterable[float] | None, where: str) -> tuple[float, ...]:
-    """Returns thresholds of the probability as a tuple.
-
-    Args:
-      thresholds: Numbers in (0, 1), or None for none.
-      where: Name of the head, for errors.
+    """Returns thresholds of the probability, numbers in (0, 1), as a tuple.
 
     Raises:
       ValueError: A threshold is not in (0, 1).
@@ -94,12 +88,7 @@ def checked_thresholds(thresholds: Iterable[float] | None, where: str) -> tuple[
 
 
 def threshold_metrics(thresholds: Sequence[float], probabilities: str) -> list[TaskMetric]:
-    """Lists accuracy, precision and recall at each threshold.
-
-    Args:
-      thresholds: Numbers in (0, 1).
-      probabilities: Key of the probabilities among the predictions.
-    """
+    """Lists accuracy, precision and recall at each threshold of the prediction `probabilities`."""
 
     def values(examples: Examples) -> list[Tensor]:
         return [examples.labels, examples.predictions[probabilities]]

@@ -17,11 +17,6 @@ ONE_ID = (
 def checked_logits(logits: Any, dimension: int, where: str) -> Tensor:
     """Returns logits as float32 [D0, ..., DN, dimension], of rank 2 at least.
 
-    Args:
-      logits: Tensor, or a nest of numbers.
-      dimension: Last dimension.
-      where: Name of the head, for errors.
-
     Raises:
       ValueError: The rank or last dimension is known and wrong. Else an assertion checks it.
     """
@@ -66,13 +61,8 @@ def given_labels(labels: Any, where: str) -> Any:
 def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str, advice: str) -> Tensor:
     """Returns labels as [D0, ..., DN, dimension].
 
-    Args:
-      labels: Tensor of that shape or, if its rank is one less than that of the logits, without the
-        last axis.
-      logits: float32 [D0, ..., DN, logits_dimension].
-      dimension: Last dimension of the labels.
-      where: Name of the head, for errors.
-      advice: Last sentence of the error about their shape.
+    Labels whose rank is one less than that of the logits, [D0, ..., DN, logits_dimension], get the
+    last axis. `advice` is the last sentence of the error about their shape.
 
     Raises:
       ValueError: Labels are None, sparse, or of a shape that is known and wrong. In a graph an
@@ -106,13 +96,7 @@ def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str, advice
 
 
 def in_range(labels: Tensor, largest: int, where: str, advice: str) -> Tensor:
-    """Returns labels that lie in [0, largest].
-
-    Args:
-      labels: Numbers, of any shape.
-      largest: Largest label.
-      where: Name of the head, for errors.
-      advice: Last sentence of the error.
+    """Returns labels that lie in [0, largest]. `advice` is the last sentence of the error.
 
     Raises:
       ValueError: Operations run eagerly, and a label is out of range. In a graph an assertion

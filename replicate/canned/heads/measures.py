@@ -110,10 +110,6 @@ def recall(threshold: float = 0.5) -> Measure:
 def check_summation_method(method: Any, where: str) -> None:
     """Checks the method by which a head computes areas under curves.
 
-    Args:
-      method: Value to check.
-      where: Name of the head, for errors.
-
     Raises:
       ValueError: It is not a `SummationMethod`.
     """

@@ -30,12 +30,7 @@ class Metric:
     """
 
     def __init__(self, name: str, measure: Measure) -> None:
-        """Makes the variables, with value 0.
-
-        Args:
-          name: Name of the metric, also of its variables, as far as TensorFlow accepts it.
-          measure: The statistic.
-        """
+        """Makes the variables, with value 0, named after the metric as TensorFlow accepts it."""
         self.name = name
         self.updates: list[Operation] = []
         self._measure = measure

@@ -103,11 +103,7 @@ class MultiLabelHead(TaskHead):
 class _MultiLabelTask(Task):
     """Classification into classes that do not exclude each other.
 
-    Attributes:
-      thresholds: Thresholds of the probability for metrics.
-      vocabulary: Names of the classes.
-      auc_summation_method: Method of auc_precision_recall.
-      chosen: Ids of the classes with metrics of their own.
+    `chosen` are the ids of the classes with metrics of their own.
     """
 
     thresholds: tuple[float, ...]

@@ -37,10 +37,7 @@ _OLD_NAMES: Mapping[str, str] = types.MappingProxyType(
 
 
 def old_reduction(loss_reduction: str) -> str:
-    """Returns the value of `tf.compat.v1.losses.Reduction` that a reduction of a head means.
-
-    Args:
-      loss_reduction: Value of `tf.losses.Reduction` or of `tf.compat.v1.losses.Reduction`.
+    """Returns the v1 reduction that a head's reduction, of `tf.losses.Reduction` or v1's, means.
 
     Raises:
       ValueError: The losses would not be reduced, or the reduction is unknown.
@@ -55,19 +52,11 @@ def old_reduction(loss_reduction: str) -> str:
 
 
 def reduced_loss(losses: Tensor, weights: Tensor, loss_reduction: str) -> Tensor:
-    """Reduces weighted losses to a scalar.
+    """Reduces weighted losses to a scalar. The weights broadcast to the losses.
 
     With l the losses and w the weights: SUM is Σ w·l, SUM_OVER_BATCH_SIZE is Σ w·l / number of l,
     MEAN is Σ w·l / Σ w, SUM_BY_NONZERO_WEIGHTS is Σ w·l / number of w ≠ 0. A quotient with
     denominator 0 is 0.
-
-    Args:
-      losses: float32 [D0, ..., DN, loss_dimension].
-      weights: float32 of a shape that broadcasts to that of `losses`.
-      loss_reduction: Reduction of either generation.
-
-    Returns:
-      Scalar.
     """
     reduction = old_reduction(loss_reduction)
     weights = tf.broadcast_to(weights, tf.shape(losses))
@@ -97,11 +86,7 @@ def total_regularization(regularization_losses: Sequence[Tensor]) -> Tensor:
 
 
 def check_loss_fn(loss_fn: Callable[..., Tensor], where: str) -> None:
-    """Checks the parameters of a user's loss function.
-
-    Args:
-      loss_fn: Function of labels, logits and perhaps features and loss_reduction.
-      where: Name of the head, for errors.
+    """Checks the parameters of a user's loss function: labels, logits, features, loss_reduction.
 
     Raises:
       TypeError: It is not a function.
@@ -136,16 +121,7 @@ def call_loss_fn(
     loss_dimension: int,
     where: str,
 ) -> Tensor:
-    """Calls a user's loss function, with the arguments that it names.
-
-    Args:
-      loss_fn: Function that `check_loss_fn` accepts.
-      labels: Labels as ids or floats.
-      logits: float32 [D0, ..., DN, logits_dimension].
-      features: Features of the model.
-      loss_reduction: Reduction of the head.
-      loss_dimension: Last dimension of the losses.
-      where: Name of the head, for errors.
+    """Calls a user's loss function, which was checked, with the arguments that it names.
 
     Returns:
       Losses of the examples, float32 [D0, ..., DN, loss_dimension].

@@ -17,13 +17,7 @@ v1 = tf.compat.v1
 
 
 class _Steps(typing.NamedTuple):
-    """The steps of all sequences that are not padding, one after the other.
-
-    Attributes:
-      labels: [steps, ...], or None.
-      logits: [steps, ...].
-      features: The features of the wrapped head, each [steps, ...].
-    """
+    """The steps [steps, ...] of all sequences that are not padding, one after the other."""
 
     labels: Tensor | None
     logits: Tensor

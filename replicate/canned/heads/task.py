@@ -16,13 +16,7 @@ from replicate.export.outputs import ExportOutput
 
 
 class Examples(NamedTuple):
-    """A batch whose metrics are computed.
-
-    Attributes:
-      labels: Labels as the task converts them.
-      predictions: Predictions of the task.
-      losses: Losses of the examples.
-    """
+    """A batch whose metrics are computed. Labels are as the task converts them."""
 
     labels: Tensor
     predictions: Mapping[str, Tensor]
@@ -30,13 +24,7 @@ class Examples(NamedTuple):
 
 
 class TaskMetric(NamedTuple):
-    """A metric of a task.
-
-    Attributes:
-      key: Its key, without the name of the head.
-      measure: The statistic.
-      values: Function from the batch to the values that the measure takes.
-    """
+    """A metric of a task: its key without the head's name, and the values that it measures."""
 
     key: str
     measure: Measure

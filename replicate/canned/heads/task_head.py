@@ -39,14 +39,6 @@ class TaskHead(Head):
     ) -> None:
         """Checks what the kinds of heads have in common.
 
-        Args:
-          task: Kind of the head.
-          weight_column: Key or numeric column of the examples' weights, or None.
-          loss_reduction: Reduction of the examples' losses.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction that computes
-            the examples' losses in place of the task; or None.
-          name: Name of the head, or None.
-
         Raises:
           TypeError: The weight column or the loss function is of another type.
           ValueError: The reduction is unknown, or loss_fn has other parameters.

@@ -23,16 +23,8 @@ def make_train_op(
 ) -> Operation:
     """Makes the operation of one training step, by exactly one of optimizer and train_op_fn.
 
-    Args:
-      loss: Scalar.
-      optimizer: `tf.compat.v1.train.Optimizer`, such as a TowerOptimizer, whose `minimize` also
-        advances the global step; or None.
-      trainable_variables: Variables that the optimizer changes. None: all trainable variables of
-        the graph.
-      train_op_fn: Function from the loss to the operation, or None.
-      update_ops: Operations that run in every step, too. Those in the collection UPDATE_OPS are
-        added.
-      where: Name of the head, for errors.
+    The arguments are those of `Head.create_estimator_spec`. The update operations in the collection
+    UPDATE_OPS run in every step, too.
 
     Returns:
       What the optimizer or the function returned, grouped with update operations if there are any.

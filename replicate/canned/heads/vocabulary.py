@@ -18,22 +18,13 @@ _SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """The classes of a head.
-
-    Attributes:
-      n_classes: Number of classes.
-      names: Name of each class, or None: the ids themselves, as decimal strings.
-    """
+    """The classes of a head. Without names, the ids as decimal strings are their names."""
 
     n_classes: int
     names: tuple[str, ...] | None = None
 
     def ids(self, labels: Tensor, where: str) -> Tensor:
-        """Converts names to ids, int64.
-
-        Args:
-          labels: Names, string Tensor of any shape. The vocabulary must have names.
-          where: Name of the head, for errors.
+        """Converts names of the vocabulary, a string Tensor of any shape, to ids, int64.
 
         Raises:
           ValueError: Operations run eagerly, and a name is not in the vocabulary. In a graph an
@@ -77,12 +68,7 @@ class Vocabulary:
 
 
 def make_vocabulary(n_classes: int, names: Sequence[str] | None, where: str) -> Vocabulary:
-    """Checks the names of classes.
-
-    Args:
-      n_classes: Number of classes.
-      names: List or tuple of different strings, one for each class, or None.
-      where: Name of the head, for errors.
+    """Checks the names of classes: a list or tuple of different strings, one for each, or None.
 
     Raises:
       ValueError: The names are of another type, of another number, or not different.

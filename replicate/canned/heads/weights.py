@@ -10,11 +10,7 @@ from replicate.canned.heads.checks import checked, same_shape, with_last_axis
 
 
 def check_weight_column(weight_column: Any, where: str) -> None:
-    """Checks a weight column.
-
-    Args:
-      weight_column: Key of a feature, a `tf.feature_column.numeric_column`, or None.
-      where: Name of the head, for errors.
+    """Checks that a weight column is the key of a feature, a `numeric_column`, or None.
 
     Raises:
       TypeError: It is something else.
@@ -30,14 +26,9 @@ def check_weight_column(weight_column: Any, where: str) -> None:
 def example_weights(
     features: Any, weight_column: Any, logits: Tensor, per_logit: bool, where: str
 ) -> Tensor:
-    """Returns the weights of the examples.
+    """Returns the weights of the examples, from a dict of features.
 
-    Args:
-      features: Dict of features.
-      weight_column: As `check_weight_column` accepts it.
-      logits: float32 [D0, ..., DN, logits_dimension].
-      per_logit: True if weights may have the shape of the logits.
-      where: Name of the head, for errors.
+    `per_logit` allows weights of the shape of the logits, float32 [D0, ..., DN, logits_dimension].
 
     Returns:
       float32 [D0, ..., DN, 1], or the shape of the logits; the scalar 1 without a column.

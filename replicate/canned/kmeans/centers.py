@@ -61,13 +61,7 @@ def create_trained_variables(clusters: Variable, settings: KMeansSettings) -> Tr
 
 
 def assign_all(variables: TrainedVariables, clusters: Variable, centers: Tensor) -> Operation:
-    """Returns the operation that assigns centers of any number to both copies.
-
-    Args:
-      variables: Of training.
-      clusters: Variable of the centers.
-      centers: float32 [chosen, k].
-    """
+    """Returns the operation that assigns centers, float32 [chosen, k], to both copies."""
     copies = [clusters] if variables.moving is clusters else [clusters, variables.moving]
     return v1.group(*(v1.assign(copy, centers, validate_shape=False) for copy in copies))
 

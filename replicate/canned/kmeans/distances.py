@@ -27,12 +27,9 @@ def normalized_for(settings: KMeansSettings, rows: Tensor) -> Tensor:
 
 
 def all_distances(points: Tensor, centers: Tensor, settings: KMeansSettings) -> Tensor:
-    """Returns the distance of each point to each center, [N, num_clusters].
+    """Returns the distance of each point [N, k] to each center, [N, num_clusters].
 
-    Args:
-      points: [N, k]; of norm 1 for cosine distance.
-      centers: [num_clusters, k]; of norm 1 for cosine distance.
-      settings: Of the model.
+    Points and centers [num_clusters, k] are of norm 1 for cosine distance.
     """
     products = tf.matmul(points, centers, transpose_b=True)
     if settings.is_cosine:
@@ -45,10 +42,7 @@ def all_distances(points: Tensor, centers: Tensor, settings: KMeansSettings) -> 
 def nearest_centers(points: Tensor, centers: Tensor, settings: KMeansSettings) -> Nearest:
     """Returns the nearest center of each point, without a matrix of all distances.
 
-    Args:
-      points: [N, k]; of norm 1 for cosine distance. N may be 0, as in a tower without rows.
-      centers: [num_clusters, k]; of norm 1 for cosine distance.
-      settings: Of the model.
+    Points and centers are as for `all_distances`. N may be 0, as in a tower without rows.
     """
     # The operation refuses an empty matrix, so a row is added and its result dropped.
     padded = tf.pad(points, [[0, 1], [0, 0]])

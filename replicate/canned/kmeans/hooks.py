@@ -27,14 +27,7 @@ class InitializationHook(SessionRunHook):
     def __init__(
         self, operations: Initialization, num_clusters: int, size: int | None, is_chief: bool
     ):
-        """Keeps the operations.
-
-        Args:
-          operations: Those that choose.
-          num_clusters: Number of centers.
-          size: Numbers in a point, if that is known.
-          is_chief: True if this process chooses.
-        """
+        """Keeps the operations. The chief chooses; `size` is that of a point, if it is known."""
         self._operations = operations
         self._num_clusters = num_clusters
         self._size = size

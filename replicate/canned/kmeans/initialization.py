@@ -36,14 +36,7 @@ class Initialization(NamedTuple):
 def build_initialization(
     points: Tensor, clusters: Variable, variables: TrainedVariables, settings: KMeansSettings
 ) -> Initialization:
-    """Builds the operations that choose the first centers.
-
-    Args:
-      points: [N, k], the whole batch. Given centers do not read it.
-      clusters: Variable of the centers.
-      variables: Of training.
-      settings: Of the model.
-    """
+    """Builds the operations that choose the first centers from points [N, k], the whole batch."""
     with v1.name_scope("initialization"):
         chosen = clusters.read_value()
         missing = settings.num_clusters - tf.shape(chosen)[0]

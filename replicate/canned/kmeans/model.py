@@ -7,6 +7,7 @@ centers from all parts, and moves the centers by the sums of all towers.
 import contextlib
 import dataclasses
 import typing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +21,6 @@ from replicate.canned.kmeans.centers import (
 from replicate.canned.kmeans.distances import all_distances, nearest_centers, normalized_for
 from replicate.canned.kmeans.hooks import InitializationHook, RelativeChangeHook
 from replicate.canned.kmeans.initialization import build_initialization
-from replicate.canned.kmeans.points import points_of
 from replicate.canned.kmeans.settings import KMeansSettings
 from replicate.canned.kmeans.steps import CenterMoves, cluster_sums
 from replicate.export import PredictOutput
@@ -38,12 +38,7 @@ ALL_DISTANCES = "all_distances"
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """Parts of a batch, one for each tower that has been built.
-
-    Attributes:
-      points: [N, k] each.
-      losses: Scalars.
-    """
+    """Points [N, k] and losses, scalars, of the towers of a batch that have been built."""
 
     points: list[Tensor] = dataclasses.field(default_factory=list)
     losses: list[Tensor] = dataclasses.field(default_factory=list)
@@ -54,16 +49,10 @@ class KMeansModel:
     """The model with its settings."""
 
     def __init__(self, settings: KMeansSettings):
-        """Keeps the settings."""
         self._settings = settings
 
     def model_fn(self, features: Nest, mode: str, config: Any) -> EstimatorSpec:
-        """Builds the model, or one tower of it.
-
-        Args:
-          features: Of a batch, see `points_of`.
-          mode: One of `ModeKeys`.
-          config: RunConfig, or None.
+        """Builds the model, or one tower of it, from features as `points_of` takes them.
 
         Returns:
           A spec with the loss (sum over the points of the distance to the nearest center), the
@@ -134,17 +123,7 @@ def _hooks(
     build: TowerBuild | None,
     config: Any,
 ) -> list[Any]:
-    """Returns the hooks of training; none before the last tower, which has the whole batch.
-
-    Args:
-      points: Of this tower, not normalized.
-      loss: Of this tower.
-      clusters: Variable of the centers.
-      variables: Of training.
-      settings: Of the model.
-      build: Towers that are being built, if any.
-      config: RunConfig, or None.
-    """
+    """Returns the hooks of training; none before the last tower, which has the whole batch."""
     batch = build.shared(_Batch) if build else _Batch()
     batch.points.append(points)
     batch.losses.append(loss)
@@ -161,3 +140,68 @@ def _hooks(
     if settings.relative_tolerance is None:
         return hooks
     return [*hooks, RelativeChangeHook(total, settings.relative_tolerance)]
+
+
+def points_of(features: Nest, feature_columns: Sequence[Any] | None = None) -> Tensor:
+    """Returns the points of a batch as a matrix.
+
+    Args:
+      features: Numbers [N, k]; or a dict of such features, in which [N] stands for [N, 1].
+      feature_columns: Columns of a dict that make the points. None: all features of a dict, side by
+        side in the order of their keys.
+
+    Returns:
+      float32 Tensor [N, k].
+
+    Raises:
+      ValueError: A feature is not a matrix, is sparse, or belongs to another graph; or a dict is
+        empty.
+    """
+    if not isinstance(features, Mapping):
+        return _matrix(features, "features", expand=False)
+    for key, value in features.items():
+        _check_graph(value, _named(key))
+    if feature_columns is not None:
+        return v1.feature_column.input_layer(features, feature_columns)
+    if not features:
+        raise ValueError("KMeansClustering: the dict of features is empty. Return at least one.")
+    return tf.concat([_matrix(features[key], _named(key)) for key in sorted(features)], axis=1)
+
+
+def _named(key: str) -> str:
+    return f"feature {key!r}"
+
+
+def _matrix(value: Any, name: str, expand: bool = True) -> Tensor:
+    """Returns a feature as a float32 matrix; `expand` makes a column of a vector."""
+    if isinstance(value, tf.SparseTensor | tf.RaggedTensor):
+        raise ValueError(
+            f"KMeansClustering: {name} is a {type(value).__name__}, and a point needs all its "
+            "numbers. Pass feature_columns, or make it dense with tf.sparse.to_dense or to_tensor."
+        )
+    _check_graph(value, name)
+    tensor = tf.convert_to_tensor(value)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise ValueError(
+            f"KMeansClustering: {name} must hold numbers, got {tensor.dtype.name}. Pass "
+            "feature_columns that turn it into numbers."
+        )
+    if expand and tensor.shape.rank == 1:
+        tensor = tensor[:, tf.newaxis]
+    if tensor.shape.rank not in (None, 2):
+        raise ValueError(
+            f"KMeansClustering: {name} must have a row for each point, [N, k], got shape "
+            f"{tensor.shape}. Reshape it in input_fn."
+        )
+    return tf.cast(tensor, tf.float32)
+
+
+def _check_graph(value: Any, name: str) -> None:
+    """Raises unless a Tensor belongs to the default graph."""
+    if not isinstance(value, tf.Tensor):
+        return
+    if getattr(value, "graph", None) is not v1.get_default_graph():
+        raise ValueError(
+            f"KMeansClustering: {name} is a Tensor that was made outside of the graph of the "
+            "model. Make it inside of input_fn, which each call of train calls anew."
+        )

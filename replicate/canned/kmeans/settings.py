@@ -24,19 +24,9 @@ ChooseCenters: TypeAlias = Callable[[list[Tensor], Tensor], Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class KMeansSettings:
-    """Settings of the model.
+    """Settings of the model, as `KMeansClustering` takes them.
 
-    Attributes:
-      num_clusters: Number of centers, ≥ 1.
-      initial_clusters: "random", "kmeans_plus_plus", a float32 array [num_clusters, k], or a
-        function that chooses centers.
-      distance_metric: "squared_euclidean" or "cosine".
-      seed: Seed of the first centers; None for that of the graph.
-      use_mini_batch: False for full batches.
-      steps_per_iteration: Mini-batches after which the centers move, ≥ 1. 1 for full batches.
-      num_retries: Further points that k-means++ tries for each center.
-      relative_tolerance: Relative change of the loss at which training stops; None: never.
-      feature_columns: Columns of the input; None: all features.
+    For full batches `steps_per_iteration` is 1. Without feature columns, all features count.
     """
 
     num_clusters: int

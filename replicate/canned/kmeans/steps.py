@@ -50,13 +50,6 @@ class CenterMoves(v1.train.Optimizer):
     """
 
     def __init__(self, clusters: Variable, variables: TrainedVariables, settings: KMeansSettings):
-        """Keeps the variables.
-
-        Args:
-          clusters: Variable of the centers.
-          variables: Of training.
-          settings: Of the model.
-        """
         super().__init__(use_locking=False, name="KMeans")
         self._clusters = clusters
         self._variables = variables
@@ -70,10 +63,7 @@ class CenterMoves(v1.train.Optimizer):
     ) -> Operation:
         """Returns the operation that moves the centers.
 
-        Args:
-          grads_and_vars: One pair, the `cluster_sums` of the batch and the variable `clusters`.
-          global_step: Variable that is incremented afterwards.
-          name: Name of the operation.
+        `grads_and_vars` is one pair: the `cluster_sums` of the batch and the variable `clusters`.
         """
         ((sums, _),) = grads_and_vars
         with v1.name_scope(name or self.get_name()):

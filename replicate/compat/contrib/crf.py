@@ -63,11 +63,8 @@ def crf_multitag_sequence_score(
 ) -> Tensor:
     """Computes the log of the summed exponential scores of all sequences that a bitmap allows.
 
-    Args:
-      inputs: As for `crf_log_likelihood`.
-      tag_bitmap: True for each allowed tag, [batch, time, tags].
-      sequence_lengths: As for `crf_log_likelihood`.
-      transition_params: As for `crf_log_likelihood`.
+    The bitmap is True for each allowed tag, [batch, time, tags]. The other arguments are those of
+    `crf_log_likelihood`.
     """
     inputs = tf.convert_to_tensor(inputs)
     allowed = tf.where(tf.cast(tag_bitmap, tf.bool), inputs, tf.fill(tf.shape(inputs), -np.inf))
@@ -150,14 +147,9 @@ def crf_decode(
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], float]:
-    """Finds the sequence of tags with the highest score, with NumPy.
+    """Finds the sequence of tags with the highest score, with NumPy: (tags, their score).
 
-    Args:
-      score: Scores of the tags, [time, tags].
-      transition_params: Scores of transitions, [tags, tags].
-
-    Returns:
-      (tags, their score).
+    Scores are [time, tags], those of transitions [tags, tags].
     """
     scores, transitions = np.asarray(score), np.asarray(transition_params)
     best = scores[0]

@@ -14,14 +14,7 @@ __all__ = [
 
 
 def batch_and_drop_remainder(batch_size: Tensor) -> Transformation:
-    """Makes batches of one size; a smaller last one is dropped.
-
-    Args:
-      batch_size: Number of elements of a batch.
-
-    Returns:
-      A function for `dataset.apply`.
-    """
+    """Makes batches of one size, for `dataset.apply`; a smaller last one is dropped."""
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 

@@ -42,16 +42,9 @@ def scalar_summary(
 def histogram_summary(
     tag: str, values: Any, collections: Collections = None, name: str | None = None
 ) -> Tensor:
-    """Makes a summary of the distribution of values.
+    """Makes a summary of the distribution of values, numbers of any shape.
 
-    Args:
-      tag: Its tag.
-      values: Numbers of any shape.
-      collections: As for `scalar_summary`.
-      name: Name of the operation.
-
-    Returns:
-      The summary.
+    The arguments are those of `scalar_summary`, and so is the result.
     """
     with v1.name_scope(name, "HistogramSummary", [tag, values]):
         summary = tf.raw_ops.HistogramSummary(tag=tag, values=tf.convert_to_tensor(values))
@@ -65,17 +58,9 @@ def image_summary(
     collections: Collections = None,
     name: str | None = None,
 ) -> Tensor:
-    """Makes a summary of images.
+    """Makes a summary of `max_images` images, [batch, height, width, channels].
 
-    Args:
-      tag: Its tag; that of image i is "<tag>/image/<i>".
-      tensor: Images, [batch, height, width, channels].
-      max_images: Number of images.
-      collections: As for `scalar_summary`.
-      name: Name of the operation.
-
-    Returns:
-      The summary.
+    The tag of image i is "<tag>/image/<i>". All else is as for `scalar_summary`.
     """
     with v1.name_scope(name, "ImageSummary", [tag, tensor]):
         summary = tf.raw_ops.ImageSummary(
@@ -92,18 +77,10 @@ def audio_summary(
     collections: Collections = None,
     name: str | None = None,
 ) -> Tensor:
-    """Makes a summary of sounds.
+    """Makes a summary of `max_outputs` sounds in [−1, 1].
 
-    Args:
-      tag: Its tag; that of sound i is "<tag>/audio/<i>".
-      tensor: Sounds in [−1, 1], [batch, frames, channels] or [batch, frames].
-      sample_rate: Frames of a second.
-      max_outputs: Number of sounds.
-      collections: As for `scalar_summary`.
-      name: Name of the operation.
-
-    Returns:
-      The summary.
+    They are [batch, frames, channels] or [batch, frames]. The tag of sound i is "<tag>/audio/<i>";
+    `sample_rate` are the frames of a second. All else is as for `scalar_summary`.
     """
     with v1.name_scope(name, "AudioSummary", [tag, tensor]):
         summary = tf.raw_ops.AudioSummaryV2(
@@ -118,30 +95,14 @@ def audio_summary(
 def merge_summary(
     inputs: Iterable[Tensor], collections: Collections = None, name: str | None = None
 ) -> Tensor:
-    """Makes one summary of several.
-
-    Args:
-      inputs: Summaries.
-      collections: Collections of the graph for it, none if None.
-      name: Name of the operation.
-
-    Returns:
-      The summary.
-    """
+    """Makes one summary of several, which is in no collection if `collections` is None."""
     with v1.name_scope(name, "MergeSummary"):
         merged = tf.raw_ops.MergeSummary(inputs=list(inputs))
     return _collected(merged, collections or [])
 
 
 def merge_all_summaries(key: str = v1.GraphKeys.SUMMARIES) -> Tensor | None:
-    """Makes one summary of those in a collection.
-
-    Args:
-      key: The collection.
-
-    Returns:
-      The summary, None if the collection is empty.
-    """
+    """Makes one summary of those in the collection `key`, None if there are none."""
     summaries = v1.get_collection(key)
     return merge_summary(summaries) if summaries else None
 

@@ -15,13 +15,7 @@ v1 = tf.compat.v1
 
 
 class DistributeConfig(NamedTuple):
-    """Strategies of a `RunConfig(experimental_distribute=…)`.
-
-    Attributes:
-      train_distribute: Strategy of training, or None.
-      eval_distribute: Strategy of evaluation, or None.
-      remote_cluster: None.
-    """
+    """Strategies of a `RunConfig(experimental_distribute=…)`, or None. remote_cluster is None."""
 
     train_distribute: Any = None
     eval_distribute: Any = None
@@ -64,11 +58,7 @@ def MirroredStrategy(  # noqa: N802  # The name of a class.
 
 
 def ParameterServerStrategy(num_gpus_per_worker: int = 0) -> Any:  # noqa: N802  # As above.
-    """Returns a strategy that trains on the parameter servers of TF_CONFIG.
-
-    Args:
-      num_gpus_per_worker: Not used: a worker trains on all of its GPUs.
-    """
+    """Returns a strategy of the parameter servers of TF_CONFIG, on all GPUs of a worker."""
     del num_gpus_per_worker
     return v1.distribute.experimental.ParameterServerStrategy()
 
@@ -78,10 +68,7 @@ def CollectiveAllReduceStrategy(  # noqa: N802  # As above.
 ) -> AllReduce:
     """Returns the settings of training on the workers of TF_CONFIG without parameter servers.
 
-    Args:
-      num_gpus_per_worker: Not used: a worker trains on all of its GPUs.
-      *args: Not used.
-      **kwargs: Not used.
+    The arguments are not used: a worker trains on all of its GPUs.
     """
     del num_gpus_per_worker, args, kwargs
     return AllReduce()

@@ -33,14 +33,7 @@ class _ClippingOptimizer(DelegatingOptimizer):
 
 
 def clip_gradients_by_norm(optimizer: Any, clip_norm: Any) -> v1.train.Optimizer:
-    """Makes an optimizer that limits the global norm of the gradients.
-
-    Args:
-      optimizer: An optimizer.
-      clip_norm: Largest norm of all gradients together.
-
-    Returns:
-      An optimizer that has `optimizer` apply the gradients.
+    """Makes an optimizer that limits the global norm of the gradients that another one applies.
 
     Raises:
       TypeError: It is no optimizer.

@@ -47,12 +47,7 @@ class HasherSpec:
     key: Sequence[int] | None = None
 
     def bucket(self, words: Tensor, count: int) -> Tensor:
-        """Returns the buckets of words, int64 in [0, count).
-
-        Args:
-          words: Strings.
-          count: Number of buckets.
-        """
+        """Returns the buckets of words, int64 in [0, count)."""
         if self.key is None:
             return tf.strings.to_hash_bucket_fast(words, count)
         return tf.strings.to_hash_bucket_strong(words, count, list(self.key))
@@ -63,9 +58,6 @@ FastHashSpec = HasherSpec("fasthash")
 
 def StrongHashSpec(key: Sequence[int]) -> HasherSpec:  # noqa: N802  # It was a class.
     """Makes the hash function that no one can predict without its key.
-
-    Args:
-      key: Two integers.
 
     Raises:
       ValueError: There are not two.
@@ -85,14 +77,7 @@ class HashTable(v1.lookup.StaticHashTable):
         shared_name: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Makes the table.
-
-        Args:
-          initializer: Initializer of tf.lookup.
-          default_value: Value of all other keys.
-          shared_name: Name of the table, if `name` is None.
-          name: Name of the table.
-        """
+        """Makes the table."""
         super().__init__(initializer, default_value, name=name or shared_name)
 
     @property

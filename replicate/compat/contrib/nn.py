@@ -14,17 +14,7 @@ __all__ = [
 def deprecated_flipped_softmax_cross_entropy_with_logits(
     logits: Tensor, labels: Tensor, dim: int = -1, name: str | None = None
 ) -> Tensor:
-    """Computes `tf.nn.softmax_cross_entropy_with_logits`, without gradients of the labels.
-
-    Args:
-      logits: [batch, classes].
-      labels: Probabilities, [batch, classes].
-      dim: Dimension of the classes.
-      name: Name of the operation.
-
-    Returns:
-      Losses, [batch].
-    """
+    """Computes `tf.nn.softmax_cross_entropy_with_logits`, without gradients of the labels."""
     return tf.nn.softmax_cross_entropy_with_logits(
         labels=tf.stop_gradient(labels), logits=logits, axis=dim, name=name
     )
@@ -33,12 +23,7 @@ def deprecated_flipped_softmax_cross_entropy_with_logits(
 def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
     logits: Tensor, labels: Tensor, name: str | None = None
 ) -> Tensor:
-    """Computes `tf.nn.sparse_softmax_cross_entropy_with_logits`.
-
-    Args:
-      logits: [batch, classes].
-      labels: Classes, [batch].
-      name: Name of the operation.
+    """Computes `tf.nn.sparse_softmax_cross_entropy_with_logits`, [batch].
 
     Returns:
       Losses, [batch].
@@ -49,12 +34,7 @@ def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
 def deprecated_flipped_sigmoid_cross_entropy_with_logits(
     logits: Tensor, targets: Tensor, name: str | None = None
 ) -> Tensor:
-    """Computes `tf.nn.sigmoid_cross_entropy_with_logits`.
-
-    Args:
-      logits: Logits of any shape.
-      targets: Probabilities of the same shape.
-      name: Name of the operation.
+    """Computes `tf.nn.sigmoid_cross_entropy_with_logits`, of any shape.
 
     Returns:
       Losses of the same shape.

@@ -47,12 +47,7 @@ def never_record_summaries() -> contextlib.AbstractContextManager[None]:
 def record_summaries_every_n_global_steps(
     n: int, global_step: Any = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Makes a scope whose summaries are written in each n-th step.
-
-    Args:
-      n: Number of steps, an int or an integer Tensor.
-      global_step: The step, None for the graph's.
-    """
+    """Makes a scope whose summaries are written in each n-th step."""
     step = v1.train.get_or_create_global_step() if global_step is None else global_step
     return _recording(lambda: tf.equal(tf.cast(step, tf.int64) % tf.cast(n, tf.int64), 0))
 
@@ -120,13 +115,9 @@ def image(
 ) -> Any:
     """Writes pictures.
 
-    Args:
-      name: Name of the summary.
-      tensor: Pictures [batch, height, width, channels] of 1, 3 or 4 channels, uint8 or scaled.
-      bad_color: Left out: pixels that are not finite are red.
-      max_images: Number of pictures that are written.
-      family: As for `scalar`, like the rest.
-      step: As for `scalar`.
+    The tensor is [batch, height, width, channels] with 1, 3 or 4 channels, uint8 or scaled;
+    `max_images` of them are written. `bad_color` is left out: pixels that are not finite are red.
+    The other arguments are those of `scalar`.
     """
     del bad_color
     return _write(
@@ -144,13 +135,8 @@ def audio(
 ) -> Any:
     """Writes sounds.
 
-    Args:
-      name: Name of the summary.
-      tensor: Sounds [batch, frames] or [batch, frames, channels] in [−1, 1].
-      sample_rate: Frames per second.
-      max_outputs: Number of sounds that are written.
-      family: As for `scalar`, like the rest.
-      step: As for `scalar`.
+    The tensor is [batch, frames] or [batch, frames, channels] in [−1, 1]; `max_outputs` of them are
+    written, with `sample_rate` frames per second. The other arguments are those of `scalar`.
     """
     return _write(
         lambda: v1.summary.audio(
@@ -171,12 +157,7 @@ def generic(
 
 
 def eval_dir(model_dir: str, name: str | None = None) -> str:
-    """Returns the directory of an evaluation's summaries: `eval`, or `eval_NAME`.
-
-    Args:
-      model_dir: Directory of the model.
-      name: Name of the evaluation, or None.
-    """
+    """Returns the directory of an evaluation's summaries: `eval`, or `eval_NAME`."""
     return os.path.join(model_dir, f"eval_{name}" if name else "eval")
 
 

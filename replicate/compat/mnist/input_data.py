@@ -19,13 +19,7 @@ CLASSES = 10
 
 
 class Datasets(NamedTuple):
-    """Three parts of the digits.
-
-    Attributes:
-      train: Digits to train on.
-      validation: The first digits of the training file.
-      test: Digits to test on.
-    """
+    """Three parts of the digits. Those to validate on are the first of the training file."""
 
     train: "DataSet"
     validation: "DataSet"
@@ -101,10 +95,7 @@ class DataSet:
     ) -> tuple[Any, Any]:
         """Returns the next images and labels; a batch may begin in one epoch and end in the next.
 
-        Args:
-          batch_size: Number of images.
-          fake_data: Not used.
-          shuffle: True to give each epoch in a random order.
+        `shuffle` gives each epoch in a random order.
         """
         del fake_data
         if self._next == 0 and self._epochs == 0 and shuffle:
@@ -174,22 +165,12 @@ def load_mnist(train_dir: str = "MNIST-data") -> Datasets:
 
 
 def extract_images(f: Any) -> Any:
-    """Reads images, uint8 [images, rows, columns, 1].
-
-    Args:
-      f: An open file, compressed by gzip.
-    """
+    """Reads images, uint8 [images, rows, columns, 1], from an open file, compressed by gzip."""
     return _parsed(gzip.decompress(f.read()), getattr(f, "name", "the file"), False)
 
 
 def extract_labels(f: Any, one_hot: bool = False, num_classes: int = CLASSES) -> Any:
-    """Reads labels, uint8 [images], or [images, classes] with ones.
-
-    Args:
-      f: An open file, compressed by gzip.
-      one_hot: True for ones.
-      num_classes: Number of classes.
-    """
+    """Reads labels, uint8 [images], or [images, classes] with ones, from an open gzip file."""
     labels = _parsed(gzip.decompress(f.read()), getattr(f, "name", "the file"), False)
     return np.eye(num_classes)[labels] if one_hot else labels
 

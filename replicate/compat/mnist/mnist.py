@@ -12,12 +12,9 @@ IMAGE_PIXELS = IMAGE_SIZE * IMAGE_SIZE
 
 
 def inference(images: Tensor, hidden1_units: int, hidden2_units: int) -> Tensor:
-    """Builds the network. Variables: weights and biases in hidden1, hidden2 and softmax_linear.
+    """Builds the network: images [batch, 784] to logits [batch, 10].
 
-    Args:
-      images: [batch, 784].
-      hidden1_units: Units of the first hidden layer.
-      hidden2_units: Units of the second hidden layer.
+    Variables: weights and biases in hidden1, hidden2 and softmax_linear.
 
     Returns:
       Logits, [batch, 10].
@@ -28,12 +25,7 @@ def inference(images: Tensor, hidden1_units: int, hidden2_units: int) -> Tensor:
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Returns the mean cross entropy.
-
-    Args:
-      logits: [batch, 10].
-      labels: Classes, [batch].
-    """
+    """Returns the mean cross entropy of logits [batch, 10] and classes [batch]."""
     labels = tf.cast(labels, tf.int64)
     return v1.losses.sparse_softmax_cross_entropy(labels=labels, logits=logits)
 
@@ -41,9 +33,7 @@ def loss(logits: Tensor, labels: Tensor) -> Tensor:
 def training(loss: Tensor, learning_rate: float) -> Operation:
     """Returns a step of gradient descent, which counts in a variable "global_step".
 
-    Args:
-      loss: The loss, which is summarized, too.
-      learning_rate: The rate.
+    The loss is summarized, too.
     """
     v1.summary.scalar("loss", loss)
     step = v1.Variable(0, name="global_step", trainable=False)
@@ -51,12 +41,7 @@ def training(loss: Tensor, learning_rate: float) -> Operation:
 
 
 def evaluation(logits: Tensor, labels: Tensor) -> Tensor:
-    """Returns the number of images whose largest logit is that of their class, int32.
-
-    Args:
-      logits: [batch, 10].
-      labels: Classes, [batch].
-    """
+    """Returns the number of images whose largest logit is that of their class, int32."""
     correct = tf.nn.in_top_k(predictions=logits, targets=labels, k=1)
     return tf.reduce_sum(tf.cast(correct, tf.int32))
 

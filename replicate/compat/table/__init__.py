@@ -18,13 +18,10 @@ from collections.abc import Mapping
 
 from replicate.compat.table import (
     contrib,
-    contrib_arguments,
-    contrib_distribute,
     contrib_learn,
     contrib_sequence,
     contrib_slim,
     estimator,
-    kfac,
     private,
 )
 from replicate.compat.table.estimator import V1_DEFAULTS
@@ -49,12 +46,9 @@ __all__ = [
 _PARTS = (
     estimator,
     contrib,
-    contrib_arguments,
-    contrib_distribute,
     contrib_learn,
     contrib_sequence,
     contrib_slim,
-    kfac,
     private,
 )
 TABLE: Mapping[str, Row] = types.MappingProxyType(
@@ -86,10 +80,6 @@ def names_below(package: str) -> frozenset[str]:
 
 
 def public_row(name: str) -> Row | None:
-    """Returns the row of the public name for a name in a private module of tf.estimator.
-
-    Args:
-      name: Last part of the name, such as "Estimator" or "EstimatorV2".
-    """
+    """Returns the row of the public name for a name in a private module, such as "EstimatorV2"."""
     rows = (TABLE.get(f"{home}.{name.removesuffix('V2')}") for home in PUBLIC_OF_PRIVATE)
     return next((row for row in rows if row is not None and row.new is not None), None)

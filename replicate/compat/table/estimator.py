@@ -1,7 +1,7 @@
 """Rows of tf.estimator."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import ESTIMATOR, MEAN, STRATEGY, Row, absent, same
+from replicate.compat.table.row import ESTIMATOR, MEAN, STRATEGY, Row, absent, public_names, same
 from replicate.compat.table.shared_names import (
     LOGIT_FNS,
     STOPPING,
@@ -60,19 +60,6 @@ _HEADS = (
     "PoissonRegressionHead",
     "RegressionHead",
 )
-_EXPORT = (
-    "ClassificationOutput",
-    "EvalOutput",
-    "ExportOutput",
-    "PredictOutput",
-    "RegressionOutput",
-    "ServingInputReceiver",
-    "TensorServingInputReceiver",
-    "TrainOutput",
-    "build_parsing_serving_input_receiver_fn",
-    "build_raw_serving_input_receiver_fn",
-)
-
 ROWS = [
     Row(
         "tf.estimator.Estimator",
@@ -188,7 +175,7 @@ ROWS = [
     *same(
         "tf.estimator.export",
         "replicate.export",
-        (*_EXPORT, *SUPERVISED),
+        public_names("replicate.export"),
         page="export.md",
     ),
     *same("tf.estimator.experimental", "replicate.export", SUPERVISED, page="export.md"),

@@ -50,53 +50,33 @@ TPU = "TPUs are not supported: use_tpu must be False."
 def same(
     old: str, new: str, names: Iterable[str], difference: str = "", page: str = ""
 ) -> list[Row]:
-    """Returns rows of names that are called alike in both packages.
-
-    Args:
-      old: Package in TensorFlow 1.
-      new: Package of the replacements.
-      names: The names.
-      difference: Of each row.
-      page: Of each row.
-    """
+    """Returns rows of names that are called alike in both packages."""
     return [Row(f"{old}.{name}", f"{new}.{name}", difference, page) for name in names]
 
 
 def written_here(package: str, difference: str = "") -> list[Row]:
-    """Returns rows of the names that stand in `__all__` of our package of the same name.
+    """Returns rows of the public names of our package of the same name, such as "crf"."""
+    new = f"replicate.compat.contrib.{package}"
+    return same(f"{CONTRIB}.{package}", new, public_names(new), difference)
 
-    Reads the package's source: importing it would load TensorFlow.
 
-    Args:
-      package: Name of the package in tf.contrib, such as "crf".
-      difference: Of each row.
-    """
-    folder = Path(__file__).parents[1] / "contrib" / package
+def public_names(package: str) -> list[str]:
+    """Returns `__all__` of a package or module from its source: an import would load TensorFlow."""
+    folder = Path(__file__).parents[3].joinpath(*package.split("."))
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     (names,) = (
         ast.literal_eval(node.value)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
-    return same(f"{CONTRIB}.{package}", f"replicate.compat.contrib.{package}", names, difference)
+    return list(names)
 
 
 def modules_of(package: str, modules: Iterable[str]) -> list[Row]:
-    """Returns rows of private modules, each of which has the names of its package.
-
-    Args:
-      package: Package of tf.contrib.
-      modules: Their paths below the package.
-    """
+    """Returns rows of private modules, each of which has the names of its package."""
     return [Row(f"{package}.{module}.*", package) for module in modules]
 
 
 def absent(old: str, names: Iterable[str], advice: str) -> list[Row]:
-    """Returns rows of names without a replacement.
-
-    Args:
-      old: Package in TensorFlow 1.
-      names: The names.
-      advice: What to use instead, the difference of each row.
-    """
+    """Returns rows of names without a replacement. The advice is the difference of each."""
     return [Row(f"{old}.{name}", None, advice) for name in names]

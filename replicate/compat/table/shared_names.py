@@ -40,11 +40,7 @@ SUPERVISED = (
 
 
 def tpu_rows(package: str) -> list[Row]:
-    """Returns the rows of TPUEstimator and its kin.
-
-    Args:
-      package: Package in TensorFlow 1.
-    """
+    """Returns the rows of TPUEstimator and its kin."""
     differences = {
         "TPUEstimator": "`use_tpu=True`, the default as before, is an error. `config=None` takes "
         "the defaults. Exported models are for CPUs and GPUs, whatever `export_to_tpu` is. New: "

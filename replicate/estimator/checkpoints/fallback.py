@@ -12,9 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import STATE_FILE, FencedModelDir, write_state
 from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
-from replicate.estimator.checkpoints.state_file import STATE_FILE, write_state
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
@@ -51,9 +50,6 @@ def set_aside_damaged(directory: FencedModelDir) -> list[str]:
     """Renames the damaged checkpoints that are newer than the newest readable one to *.corrupt.
 
     Nothing is renamed if no checkpoint is readable.
-
-    Args:
-      directory: The model directory.
 
     Returns:
       The paths of the damaged checkpoints.

@@ -5,19 +5,24 @@ of or into the folder of the lease. The next writer deletes that folder, and a m
 folder that does not exist fails. So a process that was stopped at any point, even in the middle of
 a save, changes nothing when it continues. Without a lease, as on gs://, files are written and
 deleted in their place.
+
+The file `checkpoint`, which TensorFlow reads, too, lists the checkpoints of the directory by
+relative paths, so that it may be moved. The first line is a comment with the number of the writer's
+lease. `fallback.py` reads the list.
 """
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.reading import checkpoint_files
+from replicate.estimator.files import write_whole
 from replicate.estimator.lease.writer_lease import WriterLease
-from replicate.estimator.whole_files import write_whole
 
 _MOVED = "moved"
 """Name, in the folder of the lease, of a file on its way."""
@@ -33,7 +38,6 @@ class FencedModelDir:
     """
 
     def __init__(self, model_dir: str, lease: WriterLease | None = None):
-        """Stores the directory, and the lease that this process holds there."""
         self.model_dir = model_dir.rstrip("/")
         self.writer = 0 if lease is None else lease.number
         self._lease = lease
@@ -57,11 +61,7 @@ class FencedModelDir:
             self._lease.check_notice()
 
     def write(self, name: str, content: str) -> None:
-        """Writes a file whole, over an older one.
-
-        Args:
-          name: Name of the file in the directory.
-          content: All of it.
+        """Writes a file of the directory whole, over an older one.
 
         Raises:
           ModelDirInUseError: Another process took over.
@@ -108,9 +108,6 @@ class FencedModelDir:
 
         Readers see no file of the checkpoint before all are complete, and its index last.
 
-        Args:
-          checkpoint: Path of the checkpoint.
-
         Yields:
           The path to write the checkpoint to.
 
@@ -148,3 +145,32 @@ class FencedModelDir:
         except Exception:
             self.check()
             raise
+
+
+STATE_FILE = "checkpoint"
+
+_WRITER = re.compile(r"# writer (\d+)")
+
+
+def write_state(directory: FencedModelDir, checkpoints: Sequence[str]) -> None:
+    """Writes the state file. The newest of the checkpoints' paths is the last.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
+      tf.errors.OpError: It cannot be written.
+    """
+    names = [path.rpartition("/")[2] for path in checkpoints]
+    lines = [f"# writer {directory.writer}"] if directory.writer else []
+    lines += [f'model_checkpoint_path: "{names[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+    directory.write(STATE_FILE, "\n".join(lines) + "\n")
+
+
+def last_writer(model_dir: str) -> int:
+    """Returns the number in the state file, 0 if there is none."""
+    try:
+        with tf.io.gfile.GFile(f"{model_dir.rstrip('/')}/{STATE_FILE}", "rb") as file:
+            found = _WRITER.match(file.read().decode(errors="replace"))
+    except tf.errors.OpError:
+        return 0
+    return int(found[1]) if found else 0

@@ -56,11 +56,7 @@ def check_free_space(
 
 
 def free_bytes(folder: str) -> int | None:
-    """Returns the free space of a directory for this user; None if it is unknown.
-
-    Args:
-      folder: Path of a directory. The space of remote file systems, as in "gs://", is unknown.
-    """
+    """Returns the free space of a directory for this user; None if it is unknown, as in "gs://"."""
     if "://" in folder or not hasattr(os, "statvfs"):
         return None
     try:

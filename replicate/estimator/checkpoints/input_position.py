@@ -13,15 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Nest
-from replicate.estimator.checkpoints.pipeline_buffers import (
-    large_buffers,
-    sizes_to_feed,
-    unseeded_inputs,
-)
 from replicate.estimator.checkpoints.pipeline_record import (
     describe_difference,
+    large_buffers,
     pipeline_ops,
     record_pipeline,
+    sizes_to_feed,
+    unseeded_inputs,
 )
 from replicate.estimator.checkpoints.position_file import (
     SavedPosition,
@@ -58,11 +56,9 @@ class InputPosition:
     """
 
     def __init__(self, dataset: tf.data.Dataset, limit: int = STATE_LIMIT):
-        """Adds the iterator to the default graph.
+        """Adds the iterator of a dataset of the default graph.
 
-        Args:
-          dataset: The input, in the default graph.
-          limit: Maximum bytes of buffers to save. Without buffers, elements are read again.
+        Buffers of `limit` bytes at most are saved. Without them, elements are read again.
         """
         ops = pipeline_ops(dataset)
         self._record = record_pipeline(dataset)
@@ -116,12 +112,7 @@ class InputPosition:
         return self._resumed_at
 
     def begin(self, session: v1.Session, checkpoint: str | None) -> None:
-        """Starts the input at the position of the checkpoint, if it is of this pipeline.
-
-        Args:
-          session: The session of the training run.
-          checkpoint: Path of the checkpoint that the variables came from, None at a fresh start.
-        """
+        """Starts the input at the position of the checkpoint, if there is one, of this pipeline."""
         saved = None if checkpoint is None else self._read(checkpoint)
         self._resumed_at = 0 if saved is None else saved.elements
         if saved is None:
@@ -130,31 +121,17 @@ class InputPosition:
             self._read_again(session, saved.elements, saved.seed)
 
     def begin_after(self, session: v1.Session, elements: int) -> None:
-        """Starts the input after a number of elements, as another process has read of its own.
-
-        Args:
-          session: The session of the training run.
-          elements: Number of elements, ≥ 0.
-        """
+        """Starts the input after a number of elements, as another process has read of its own."""
         self._resumed_at = elements
         self._read_again(session, elements, None)
 
     def begin_again(self, session: v1.Session) -> None:
-        """Continues after a session was lost, while the variables on servers kept their values.
-
-        Args:
-          session: New session of the same process, in which the count kept its value.
-        """
+        """Continues in a new session of this process. Variables on servers kept their values."""
         elements = int(session.run(self._count)) if self._can_be_saved else 0
         self._read_again(session, elements, self._seed)
 
     def save(self, session: v1.Session, checkpoint: str) -> None:
-        """Writes the position for the next checkpoint, if the pipeline can be serialized.
-
-        Args:
-          session: The session of the training run, between two steps.
-          checkpoint: The path of the checkpoint.
-        """
+        """Writes the position between two steps, if the pipeline can be serialized."""
         if not self._can_be_saved:
             remove_position(checkpoint)
             return

@@ -91,10 +91,6 @@ def remove_failed_save(checkpoint: str, directory: FencedModelDir) -> None:
 
     A checkpoint in the state file is complete and stays.
 
-    Args:
-      checkpoint: Path of the checkpoint.
-      directory: The model directory.
-
     Raises:
       ModelDirInUseError: Another process took over.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.pipeline_record import PipelineRecord
-from replicate.estimator.whole_files import write_whole
+from replicate.estimator.files import write_whole
 
 SUFFIX = ".input_position"
 """End of the file's name, after the path of the checkpoint."""

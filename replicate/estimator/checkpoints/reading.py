@@ -58,11 +58,7 @@ def open_checkpoint(path: str) -> Any:
 
 
 def read_variable(path: str, name: str) -> Any:
-    """Returns the value of one variable in a checkpoint, as a NumPy array.
-
-    Args:
-      path: Path of the checkpoint.
-      name: Name of the variable, with or without the ":0" of its tensor.
+    """Returns the value of one variable, with or without ":0", in a checkpoint as a NumPy array.
 
     Raises:
       CheckpointError: The checkpoint is damaged, or does not hold the variable.
@@ -105,9 +101,6 @@ def damage_in(path: str) -> str | None:
 
     The whole checkpoint is read, which compares the checksums. The result is cached until a file
     changes.
-
-    Args:
-      path: Path of a checkpoint.
 
     Raises:
       CheckpointError: The file system cannot say what one of its files is.

@@ -16,10 +16,9 @@ from typing import NamedTuple, final
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir, write_state
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.reading import checkpoint_files
-from replicate.estimator.checkpoints.state_file import write_state
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
@@ -43,12 +42,7 @@ class KeptCheckpoints:
     """
 
     def __init__(self, saver: v1.train.Saver, directory: FencedModelDir):
-        """Starts without checkpoints.
-
-        Args:
-          saver: Holds the limit, and the hours after which one more checkpoint is kept for ever.
-          directory: The model directory.
-        """
+        """Starts without checkpoints. The saver holds the limits of those that are kept."""
         self._saver = saver
         self._directory = directory
         self._limit = saver.saver_def.max_to_keep
@@ -128,9 +122,6 @@ def remove_unlisted(directory: FencedModelDir) -> list[str]:
     """Completes a save that was killed: deletes the noted checkpoints that are not listed.
 
     Nothing is deleted as long as the state file is unusable.
-
-    Args:
-      directory: The model directory.
 
     Returns:
       The names of the deleted checkpoints.

@@ -26,10 +26,6 @@ _ROOM = ("No space left on device", "Disk quota exceeded")
 def save_errors(checkpoint: str, directory: FencedModelDir) -> Iterator[None]:
     """Raises a fault of the disk as a SaveError, after it has removed what the save left.
 
-    Args:
-      checkpoint: Path of the checkpoint that is written inside the context.
-      directory: The model directory.
-
     Raises:
       SaveError: The checkpoint could not be written.
     """

@@ -2,7 +2,7 @@
 
 A directory in which another program trained the same model holds its weights, and slots under other
 names or none. `StateSaver` loads what is there and initialises the state that is not.
-`replicate.saved.optional_state` tells which state may be missing; a missing weight stays an error.
+`saved/checkpoint_names.py` tells which state may be missing; a missing weight stays an error.
 """
 
 import re
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.estimator.log import log
-from replicate.saved.optional_state import OptimizerState
+from replicate.saved.checkpoint_names import OptimizerState
 
 v1 = tf.compat.v1
 
@@ -42,10 +42,6 @@ class StateSaver(v1.train.Saver):
 
     def restore(self, sess: v1.Session, save_path: str) -> None:
         """Loads a checkpoint. State that it lacks, even in part, gets its initial values.
-
-        Args:
-          sess: Session of the graph.
-          save_path: Path of the checkpoint.
 
         Raises:
           ValueError: There is no such checkpoint.

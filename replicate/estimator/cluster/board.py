@@ -32,11 +32,6 @@ class Board:
     """Notes by their keys, as one worker sees them."""
 
     def __init__(self, config: RunConfig):
-        """Connects to nothing yet.
-
-        Args:
-          config: Settings of this process, which trains in a cluster.
-        """
         self._config = config
         job = next(job for job in CHIEFS if job in config.cluster.jobs)
         self._device = f"/job:{job}/task:0"
@@ -46,10 +41,7 @@ class Board:
     ) -> dict[str, str]:
         """Leaves a note, unless the key is empty, and returns all notes.
 
-        Args:
-          key: Key of the note.
-          note: The note.
-          limit_secs: Seconds for each of: connecting, running, closing.
+        Connecting, running and closing may take `limit_secs` each.
 
         Raises:
           OpError: The chief's server cannot be reached in time.

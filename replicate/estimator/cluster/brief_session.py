@@ -27,12 +27,8 @@ def run_briefly(
 ) -> Any:
     """Returns the value of a fetch that involves this process and another one.
 
-    Args:
-      fetch: Tensor or operation of the default graph.
-      target: Address of the server that runs the sessions of this process.
-      config: Settings of this process.
-      device: Device string of the other process: its job and index.
-      limit_secs: Seconds for each of: connecting, running, closing.
+    `target` is the server that runs the sessions of this process, `device` the job and index of the
+    other. Connecting, running and closing may take `limit_secs` each.
 
     Raises:
       OpError: The fetch has failed; `DeadlineExceededError` if the time was over.

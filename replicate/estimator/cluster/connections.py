@@ -4,13 +4,25 @@ TensorFlow's servers connect to each other once and keep the connections for lif
 keep-alive messages. A firewall that forgets a connection tells neither end: calls then wait for
 ever, although both ends accept new connections. `watchdog.py` looks for such a connection when a
 step hangs and every task answers.
+
+A thread whose call returns while the interpreter ends aborts the process. The end of the process
+would close its connections anyway. `disconnect_at_the_end` closes those to the servers of the
+cluster a little earlier if calls still hang on them: the calls then fail while the threads can
+still handle it.
 """
 
+import atexit
+import contextlib
 import dataclasses
+import os
+import socket
+import stat
+from collections.abc import Collection
 
 import tensorflow as tf
 
 from replicate.estimator.cluster.brief_session import own_device, run_briefly
+from replicate.estimator.cluster.server_session import has_hanging_calls, wait_for_calls
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import TaskType
 
@@ -56,11 +68,7 @@ class DeadConnection:
 
 
 def dead_connection(config: RunConfig) -> DeadConnection | None:
-    """Returns the first dead connection to or from a parameter server, None if all are alive.
-
-    Args:
-      config: Settings of this process, whose server runs.
-    """
+    """Returns the first dead connection to or from a parameter server, None if all are alive."""
     name = f"{config.task_type} {config.task_id}"
     own = own_device(config)
     for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
@@ -85,3 +93,39 @@ def _value_arrives(config: RunConfig, source: str, server: str) -> bool:
         except tf.errors.OpError:  # Some server has answered, at least.
             return True
     return True
+
+
+CUT_SECS = 15
+"""Seconds that a process waits for calls whose connections were closed: TensorFlow takes 10."""
+
+_FOLDERS = ("/proc/self/fd", "/dev/fd")
+
+
+def disconnect_at_the_end(ports: Collection[int]) -> None:
+    """Makes the process close its connections to some ports when it ends, if calls hang on them."""
+    atexit.register(_disconnect, frozenset(ports))
+
+
+def _disconnect(ports: Collection[int]) -> None:
+    wait_for_calls()
+    if has_hanging_calls():
+        close_connections(ports)
+        wait_for_calls(CUT_SECS)
+
+
+def close_connections(ports: Collection[int]) -> None:
+    """Closes all connections of this process to some ports, whoever has made them."""
+    folder = next(filter(os.path.isdir, _FOLDERS), None)
+    for name in os.listdir(folder) if folder else ():
+        with contextlib.suppress(OSError):  # The file was closed meanwhile, or has no other end.
+            _close_if_to(ports, int(name))
+
+
+def _close_if_to(ports: Collection[int], number: int) -> None:
+    """Closes the connection of a file descriptor, if it is one to some ports."""
+    if not stat.S_ISSOCK(os.fstat(number).st_mode):
+        return
+    with socket.socket(fileno=os.dup(number)) as connection:
+        is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
+        if is_tcp and connection.getpeername()[1] in ports:
+            connection.shutdown(socket.SHUT_RDWR)

@@ -46,11 +46,8 @@ class Meeting:
     def __init__(self, config: RunConfig, names: Sequence[str], rank: int, number: int) -> None:
         """Connects to nothing yet.
 
-        Args:
-          config: Settings of this process.
-          names: Names of the workers with their addresses, by rank.
-          rank: Number of this worker; 0 is the chief.
-          number: Number of the training call of this process, to tell its notes from earlier ones.
+        Workers are in the order of their ranks; 0 is the chief. `number` counts the training calls
+        of this process, to tell its notes from earlier ones.
         """
         self._config = config
         self._names = names
@@ -60,11 +57,7 @@ class Meeting:
         self._board = Board(config)
 
     def begin(self, facts: Facts, should_cancel: Callable[[], bool]) -> None:
-        """Waits for all workers, and checks that they are about to train the same.
-
-        Args:
-          facts: What must be equal in all workers.
-          should_cancel: Called repeatedly; True cancels the wait.
+        """Waits for all workers, and checks by equal facts that they are about to train the same.
 
         Raises:
           WorkersDifferError: A worker differs; all workers raise it with the same text.
@@ -181,22 +174,13 @@ class Wait:
     """A wait with a limit, which is mentioned in the log if it takes long."""
 
     def __init__(self, config: RunConfig, should_cancel: Callable[[], bool]):
-        """Begins to wait.
-
-        Args:
-          config: Settings of this process.
-          should_cancel: Called before each look; True cancels the wait.
-        """
         self._config = config
         self._should_cancel = should_cancel
         self._started = time.monotonic()
         self._has_said = False
 
     def go_on(self, what: str) -> None:
-        """Sleeps until the next look.
-
-        Args:
-          what: Processes that the wait is for.
+        """Sleeps until the next look at the processes that the wait is for.
 
         Raises:
           ClusterError: The wait has taken `session_creation_timeout_secs`.
@@ -231,9 +215,7 @@ def _ids(answer: str | None) -> dict[str, str]:
 def _difference(arrived: Mapping[int, Mapping[str, Any]], names: Sequence[str]) -> str:
     """Returns a text about the first worker that differs from the chief, "" if none does.
 
-    Args:
-      arrived: The notes by rank. There may be more workers than the chief expects.
-      names: Names of the workers that it expects.
+    The notes are by rank. There may be more workers than the chief expects.
     """
     chief = arrived.get(0)
     for rank, each in sorted(arrived.items()):

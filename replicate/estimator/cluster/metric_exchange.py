@@ -35,14 +35,7 @@ class MetricExchange:
         rank: int,
         should_cancel: Callable[[], bool] = bool,
     ):
-        """Connects to nothing yet.
-
-        Args:
-          config: Settings of this process.
-          names: Names of the workers with their addresses, by rank.
-          rank: Number of this worker; 0 is the chief.
-          should_cancel: Called repeatedly in each wait; True cancels it.
-        """
+        """Connects to nothing yet. Workers are in the order of their ranks; 0 is the chief."""
         self._config = config
         self._names = names
         self._rank = rank
@@ -55,11 +48,9 @@ class MetricExchange:
         return batches // size + (self._rank < batches % size)
 
     def totals(self, facts: Sequence[str], parts: Sequence[Any]) -> list[np.ndarray]:
-        """Waits for all workers, and returns the sums of their arrays.
+        """Waits for all workers, and returns the sums of their arrays, alike in shapes and types.
 
-        Args:
-          facts: Lines that must be equal on all workers.
-          parts: Numbers and arrays of this worker, with the same shapes and types on all.
+        `facts` are lines that must be equal on all workers.
 
         Raises:
           WorkersDifferError: A worker evaluates something else; all raise it with the same text.

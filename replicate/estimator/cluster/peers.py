@@ -29,11 +29,6 @@ class Peers:
     """Connections to the other workers."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Connects to nothing yet.
-
-        Args:
-          config: Settings of this process.
-        """
         self._config = config
         self._lock = threading.Lock()
         self._lines: dict[socket.socket, str] = {}

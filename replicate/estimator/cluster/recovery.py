@@ -4,12 +4,19 @@ Owns the count of lost sessions, the pause before the next session, and the erro
 losses. TensorFlow's monitored session asks the creator of this module for a new session after every
 loss, without a limit; the creator sets the limit. `session.py` and `worker_session.py` initialise
 a session, `watchdog.py` finds steps that hang.
+
+Each input iterator has a thread that tunes the pipeline at intervals that grow to a minute. An
+iterator that is freed wakes this thread and waits for its end, but in TensorFlow up to 2.21 the
+thread sometimes falls asleep again at once. If that happens in the close of a session on a server,
+the server makes no other session before the interval is over. So the iterators of a lost session
+are freed before its close.
 """
 
 import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -24,12 +31,38 @@ from replicate.estimator.cluster.servers import (
 )
 from replicate.estimator.cluster.worker_session import ChiefNotReadyError
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.iterator_release import release_iterators
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import CHIEFS
 
 v1 = tf.compat.v1
+
+
+def release_iterators() -> Any:
+    """Returns an operation that frees the input of all iterators of the default graph.
+
+    Each gets an empty input of the same structure. In a session whose other servers are lost, the
+    operation can still run, since it needs nothing but the devices of the iterators.
+    """
+    operations = v1.get_default_graph().get_operations()
+    starts = [each for each in operations if each.type == "MakeIterator"]
+    with v1.name_scope("replicate_release/"):
+        return tf.group(*(_emptied(start) for start in starts if _has_structure(start)))
+
+
+def _has_structure(start: Any) -> bool:
+    return start.inputs[1].op.type in ("Iterator", "IteratorV2")
+
+
+def _emptied(start: Any) -> Any:
+    """Returns an operation that gives the iterator that `start` starts an empty input."""
+    dataset, iterator = start.inputs
+    structure = {name: iterator.op.get_attr(name) for name in ("output_types", "output_shapes")}
+    with v1.device(start.device):
+        none = tf.constant(0, tf.int64)
+        empty = tf.raw_ops.TakeDataset(input_dataset=dataset, count=none, **structure)
+        return tf.raw_ops.MakeIterator(dataset=empty, iterator=iterator)
+
 
 MAX_PAUSE_SECS = 60
 
@@ -44,7 +77,6 @@ class Restarts:
     """Count of the sessions that were lost since training last reached a new highest step."""
 
     def __init__(self, config: RunConfig, readings: StepReadings):
-        """Stores the settings, which hold the limit, and the readings of the step."""
         self._config = config
         self._readings = readings
         self._furthest = 0
@@ -70,9 +102,6 @@ class Restarts:
 
         Two attempts begin 1, 2, 4 ... 60 seconds apart at least. So there is no wait after the loss
         of a session that was used for longer.
-
-        Args:
-          should_cancel: Called once at least; True cancels the wait.
 
         Raises:
           ClusterError: The limit of lost sessions is reached.
@@ -120,12 +149,8 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
     ):
         """Stores the parts, and adds an operation to the default graph.
 
-        Args:
-          creator: Makes one session. It is called when all parameter servers can be reached.
-          restarts: Counts the lost sessions.
-          config: Settings of this process.
-          should_cancel: Called during every wait; True cancels it.
-          show_start: Called in a worker with a text that says which process the wait is for.
+        The creator is called when all parameter servers can be reached; `show_start`, in a worker,
+        with a text that says which process the wait is for.
         """
         self._creator = creator
         self._restarts = restarts
@@ -173,11 +198,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
                 self._wait_for_chief(time.monotonic() - started)
 
     def _wait_for_chief(self, waited: float) -> None:
-        """Waits before the next look at the model, which the chief has not initialised.
-
-        Args:
-          waited: Seconds since the first look.
-        """
+        """Waits before the next look at the model, which the chief has not initialised yet."""
         config = self._config
         if self._should_cancel():
             raise WaitCancelled("No longer waiting for the chief.")

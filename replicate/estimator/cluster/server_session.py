@@ -1,7 +1,7 @@
 """Sessions on the servers of a cluster that do not hang when a server is lost.
 
 Owns the time limits of the first answer and of the close of a session, and the threads in which
-calls to servers run. `session.py` and `worker_session.py` make such sessions; `disconnection.py`
+calls to servers run. `session.py` and `worker_session.py` make such sessions; `connections.py`
 ends the calls that still hang when the process ends.
 """
 
@@ -43,11 +43,6 @@ class SilentServerError(tf.errors.UnavailableError):
     """A server of a new session did not answer in time."""
 
     def __init__(self, secs: float):
-        """Makes the text of the error.
-
-        Args:
-          secs: Seconds that the server had.
-        """
         super().__init__(
             None, None, f"A server did not answer a new session within {secs:g} seconds."
         )
@@ -68,7 +63,6 @@ class ServerSession(v1.Session):
     _failure: Exception | None = None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Makes a session; takes what `tf.compat.v1.Session` takes."""
         self._closing = threading.Lock()
         super().__init__(*args, **kwargs)
 
@@ -89,20 +83,13 @@ class ServerSession(v1.Session):
             raise self._failure from error
 
     def fail(self, error: Exception) -> None:
-        """Closes the session because a thread has failed: `run` raises its error from now on.
-
-        Args:
-          error: The error of the thread.
-        """
+        """Closes the session because a thread has failed: `run` raises its error from now on."""
         self._failure = error
         self._is_lost = self._is_lost or isinstance(error, LOST)
         self.close()
 
     def first_run(self, fetch: Tensor) -> Any:
         """Returns the value of a Tensor; the session connects to its servers.
-
-        Args:
-          fetch: Tensor to run.
 
         Raises:
           SilentServerError: A server did not answer within `CONNECT_SECS`.
@@ -169,11 +156,7 @@ def _return_before_the_end() -> None:
 
 
 def wait_for_calls(limit_secs: float | None = None) -> None:
-    """Waits until all calls to servers have returned.
-
-    Args:
-      limit_secs: Longest time to wait, in seconds; None means `END_SECS`.
-    """
+    """Waits until all calls to servers have returned, by default for `END_SECS` at most."""
     deadline = time.monotonic() + (END_SECS if limit_secs is None else limit_secs)
     for call in _calls():
         call.join(max(0, deadline - time.monotonic()))

@@ -25,7 +25,7 @@ from replicate.estimator.cluster.brief_session import (
     own_device,
     run_briefly,
 )
-from replicate.estimator.cluster.disconnection import disconnect_at_the_end
+from replicate.estimator.cluster.connections import disconnect_at_the_end
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -119,10 +119,6 @@ def delay_worker(config: RunConfig, should_cancel: Callable[[], bool] = bool) ->
     """Waits before a worker starts to train, if `experimental_max_worker_delay_secs` is given.
 
     Workers then start one after the other, `WORKER_DELAY_SECS` apart.
-
-    Args:
-      config: Settings of this process.
-      should_cancel: Called repeatedly; True ends the wait.
     """
     limit = config.experimental_max_worker_delay_secs
     if not limit or config.is_chief:
@@ -136,10 +132,6 @@ def delay_worker(config: RunConfig, should_cancel: Callable[[], bool] = bool) ->
 
 def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bool] = bool) -> None:
     """Waits until every parameter server of the cluster answers.
-
-    Args:
-      config: Settings of this process.
-      should_cancel: Called repeatedly; True cancels the wait.
 
     Raises:
       ClusterError: A server does not answer within `session_creation_timeout_secs`.
@@ -169,21 +161,12 @@ def poll_secs(waited: float, longest: float) -> float:
     """Returns the seconds until the next check of another process: a tenth of the time waited.
 
     A process that comes back soon is noticed at once, and a long wait costs few checks.
-
-    Args:
-      waited: Seconds since the first check.
-      longest: Upper limit.
     """
     return min(longest, max(_SHORTEST_POLL_SECS, waited / 10))
 
 
 def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
-    """Returns the tasks, this one excepted, that do not answer, such as "ps 0 at 'a:2222'".
-
-    Args:
-      config: Settings of this process.
-      jobs: Jobs whose tasks are asked. Each task has some seconds to answer.
-    """
+    """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'"."""
     own = (config.task_type, config.task_id)
     return [
         f"{job} {index} at {address!r}"
@@ -213,10 +196,7 @@ def tell_parameter_servers(target: str, config: RunConfig) -> None:
 def report_dead_connection(target: str, config: RunConfig, index: int) -> None:
     """Tells a parameter server that its connection to this process is dead: the server then ends.
 
-    Args:
-      target: Address of the server that runs the sessions of this process.
-      config: Settings of this process.
-      index: Number of the parameter server. Nothing happens if it cannot be told.
+    Nothing happens if it cannot be told.
     """
     with contextlib.suppress(tf.errors.OpError):
         _tell(target, config, index, _DEAD - (config.global_id_in_cluster or 0))
@@ -240,10 +220,6 @@ def serve_until_done(target: str, config: RunConfig) -> None:
     model directory says that training has ended and no chief or worker can be reached. After a
     signal it stays until chief and workers have ended, because they need it to save, but for
     `STOP_SECS` at most.
-
-    Args:
-      target: Address of the server of this process.
-      config: Settings of this process.
 
     Raises:
       SystemExit: A signal asked for the end; the code is 128 + signal.

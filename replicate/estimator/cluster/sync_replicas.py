@@ -202,11 +202,7 @@ def with_orderly_ends(
 ) -> list[Any]:
     """Returns the hooks; each hook of a SyncReplicasOptimizer is wrapped in a SyncReplicasHook.
 
-    Args:
-      hooks: Hooks of a training session of the default graph.
-      is_chief: As for `SyncReplicasHook`.
-      comes_back: Likewise.
-      number: Index of this process among those that train, the chief first.
+    `number` is the index of this process among those that train, the chief first.
     """
     orderly = []
     for hook in hooks:

@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
@@ -58,11 +57,8 @@ class Watchdog(ScheduledHook):
     ):
         """Prepares to watch the steps of the default graph.
 
-        Args:
-          config: Settings of this process.
-          is_interrupted: Called repeatedly; True after a signal asked for the end.
-          release: Called once after that, in the thread of the watchdog. It ends the wait of a
-            synchronous step.
+        After a signal, once `is_interrupted` returns True, the thread calls `release` once, to end
+        the wait of a synchronous step.
         """
         self.error: ClusterError | None = None
         self._config = config
@@ -75,7 +71,7 @@ class Watchdog(ScheduledHook):
         if is_synchronous(v1.get_default_graph()) or config.all_reduce is not None:
             jobs += TRAINERS
         self._jobs = jobs
-        self._peers = Peers(config)
+        self.peers = Peers(config)
         self._session: v1.Session = None
         self._beat_at = time.monotonic()
         self._is_over = threading.Event()
@@ -88,12 +84,7 @@ class Watchdog(ScheduledHook):
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Ends the thread.
 
         Raises:
@@ -102,21 +93,13 @@ class Watchdog(ScheduledHook):
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join(POLL_SECS)
-        self._peers.close()
+        self.peers.close()
         if self.error is not None and error is not None:
             raise self.error from error
 
     def beat(self) -> None:
         """Records that the training loop is alive: it has made a step, or waits with a limit."""
         self._beat_at = time.monotonic()
-
-    def watch_peers(self) -> None:
-        """Begins to watch the other workers, which are there and do not leave before the end."""
-        self._peers.connect()
-
-    def lost_peers(self) -> list[str]:
-        """Returns the names of the other workers whose process has ended."""
-        return self._peers.lost()
 
     def next_run(self) -> NextRun:
         """Returns never: the loop reports its steps by `beat`."""
@@ -158,8 +141,8 @@ class Watchdog(ScheduledHook):
 
     def _has_lost_peers(self) -> bool:
         """Ends training if another worker is lost, unless all have made their last step."""
-        lost = self._peers.lost()
-        if not lost or (not self._peers.is_chief_lost and has_ended(self._config)):
+        lost = self.peers.lost()
+        if not lost or (not self.peers.is_chief_lost and has_ended(self._config)):
             return False
         self._end(loss_of(self._config, lost), PEER_WAKE_SECS)
         return True
@@ -167,9 +150,7 @@ class Watchdog(ScheduledHook):
     def _absent(self, silence: float) -> str:
         """Returns the names of the tasks that do not answer.
 
-        Args:
-          silence: Seconds without a step. If a collective has not failed in its time limit and some
-            more, it never will.
+        A collective that has not failed in its time limit and some more never will.
         """
         absent = "; ".join(absent_tasks(self._config, self._jobs))
         hangs = self._config.all_reduce is not None and silence >= self._limit + LOOK_SECS

@@ -39,12 +39,7 @@ _LOST = (
 
 @dataclasses.dataclass
 class _OwnServer:
-    """Server of this process.
-
-    Attributes:
-      server: The server, which lives as long as the process.
-      calls: Number of training calls that have used it.
-    """
+    """Server of this process, which lives as long; the training calls that have used it."""
 
     server: v1.train.Server
     calls: int = 0
@@ -58,9 +53,6 @@ def join_group(config: RunConfig) -> tuple[WorkerGroup, int] | None:
     """Returns the group in which this process trains, and the number of its training call.
 
     The server of this process is started if it does not run yet.
-
-    Args:
-      config: Settings of this process.
 
     Returns:
       None if the process sums with no other.
@@ -79,9 +71,6 @@ def evaluating_group(config: RunConfig) -> WorkerGroup | None:
     """Returns the group with which this process evaluates; None if it evaluates by itself.
 
     The server of this process is started if it does not run yet.
-
-    Args:
-      config: Settings of this process.
 
     Raises:
       ClusterError: The port of the server is in use.
@@ -115,10 +104,6 @@ def worker_names(config: RunConfig) -> list[str]:
 @contextlib.contextmanager
 def lost_workers_named(config: RunConfig, lost: Callable[[], list[str]] = list) -> Iterator[None]:
     """Raises the failure of a collective as an error that names the lost workers.
-
-    Args:
-      config: Settings of this process.
-      lost: Returns the names of workers that are known to be lost.
 
     Raises:
       ClusterError: A collective has failed inside the context.

@@ -81,9 +81,7 @@ def training_scope(config: RunConfig) -> Iterator[Scope]:
 def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:
     """Returns a device function that keeps the operations of a task on the task.
 
-    Args:
-      task: Job and task.
-      device_fn: Device of all other operations. It may ignore the device that an operation has.
+    `device_fn`, for all other operations, may ignore the device that an operation has.
     """
 
     def place(operation: Any) -> str:
@@ -103,12 +101,6 @@ class WorkerSessionCreator(v1.train.SessionCreator):
     """Creator of sessions on a model that the chief has initialised."""
 
     def __init__(self, scaffold: v1.train.Scaffold, config: RunConfig):
-        """Stores the parts of a session.
-
-        Args:
-          scaffold: Initialisers and checks of the default graph.
-          config: Settings of this process.
-        """
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._config = config

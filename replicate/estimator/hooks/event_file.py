@@ -14,7 +14,7 @@ from typing import Any, final
 
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
+from replicate.estimator.files import OptionalFiles
 
 v1 = tf.compat.v1
 
@@ -36,11 +36,7 @@ class EventFile:
     """
 
     def __init__(self, folder: str):
-        """Makes the directory and the file. If the disk refuses, a warning says so.
-
-        Args:
-          folder: Directory of the file.
-        """
+        """Makes the directory and the file. If the disk refuses, a warning says so."""
         self._folder = folder
         self._pattern = f"{folder.rstrip('/')}/events.out.tfevents.*"
         self._optional = OptionalFiles()
@@ -126,7 +122,6 @@ class EventFiles:
     """Event files of several directories, one each, which stay open."""
 
     def __init__(self) -> None:
-        """Starts without files."""
         self._files: dict[str, EventFile] = {}
 
     def of(self, folder: str) -> EventFile:

@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.estimator.files import OptionalFiles
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
-from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -33,12 +33,6 @@ def event_hooks(
     """Returns the hooks that write the event file and the metric lines of a training run.
 
     The loss gets a summary, unless the model has one with that tag.
-
-    Args:
-      writer: Writer of the event file.
-      scaffold: Scaffold of the model; its summary_op is written.
-      readings: Hold step and loss.
-      config: Holds the intervals.
     """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     has_own = any(summary.op.name == _LOSS for summary in summaries)
@@ -66,12 +60,7 @@ class SummaryHook(ScheduledHook):
     ):
         """Stores writer and summaries.
 
-        Args:
-          writer: Writer of the event file.
-          readings: Hold step and loss.
-          scaffold: Its summary_op is written.
-          every_steps: Steps between two events.
-          adds_last_loss: If True, the loss of the last step is written in any case.
+        If `adds_last_loss` is True, the loss of the last step is written in any case.
         """
         self._writer = writer
         self._readings = readings
@@ -129,7 +118,6 @@ class SpeedHook(ScheduledHook):
     """
 
     def __init__(self, writer: EventFile, readings: StepReadings, every_steps: int):
-        """Stores the writer, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
         self._optional = OptionalFiles()

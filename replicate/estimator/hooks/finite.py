@@ -43,7 +43,6 @@ class FiniteVariablesListener(v1.train.CheckpointSaverListener):
     """Refuses to save trainable variables that are not finite."""
 
     def __init__(self) -> None:
-        """Starts without a graph."""
         self._finite: dict[str, Tensor] = {}
 
     def begin(self) -> None:

@@ -5,10 +5,15 @@ the same name, type and shape, so that no file holds the data. The graph, which 
 megabytes, is copied from TensorFlow once per run for all files. Runs of one Estimator that build
 the same graph write graph.pbtxt and the event of the graph once. `saving.py` asks for a *.meta file
 beside each checkpoint.
+
+protobuf's text_format is Python code that takes as long for a graph as many training steps. `str()`
+of a protobuf message runs in C and takes about an eighth of that time. protobuf does not promise
+that its output can be parsed, so a sample is parsed first.
 """
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import re
@@ -17,14 +22,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import text_format
 
 from replicate._types import Graph
 from replicate.estimator.checkpoints.input_position import COUNTING_OP
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.hooks.event_file import EventFile
-from replicate.estimator.hooks.graph_text import graph_text
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
-from replicate.estimator.optional_files import OptionalFiles
-from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
@@ -77,13 +81,8 @@ class GraphFiles(ScheduledHook):
     ):
         """Keeps the settings.
 
-        Args:
-          model_dir: Directory of graph.pbtxt.
-          saver: Saver that a *.meta file names; it loads the variables.
-          writer: Writer of the event file.
-          input_operations: Names of the operations that input_fn made.
-          for_checkpoints: If True, graph.pbtxt and *.meta are written, too.
-          written: What the run before has written. It is brought up to date. None: nothing.
+        `for_checkpoints` adds graph.pbtxt and *.meta files, which name the saver that loads the
+        variables. `written`, by the run before, is brought up to date.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -122,13 +121,8 @@ class GraphFiles(ScheduledHook):
     def write_meta(self, graph: Graph, staged: str, checkpoint: str) -> None:
         """Writes the *.meta file of a checkpoint, unless `for_checkpoints` is False.
 
-        All *.meta files of a run are equal; each is a copy of the one before it. A failure gives a
-        warning, since no run reads the file.
-
-        Args:
-          graph: Graph of the run.
-          staged: Path to write to, without ".meta".
-          checkpoint: Path of the checkpoint when it is complete.
+        It is written to `staged`.meta. All *.meta files of a run are equal; each is a copy of the
+        one before it. A failure gives a warning, since no run reads the file.
         """
         if not self._for_checkpoints:
             return
@@ -199,10 +193,6 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
     Constants inside a function count if only operations of the input call the function. Elements
     of the input do not wait until they are counted: whoever reads the file feeds them, and has
     neither the iterator nor its counter.
-
-    Args:
-      graph: The graph; it is not changed.
-      input_operations: Names of the operations that belong to the input.
     """
     names = frozenset(input_operations)
     graph_def = graph.as_graph_def(add_shapes=True)
@@ -226,9 +216,6 @@ def graph_digest(graph_def: Any) -> bytes:
 
     TensorFlow numbers the functions of tf.data, and Python functions, over all graphs of a process.
     These numbers do not count. If one of them gets more digits, the digest can change, too.
-
-    Args:
-      graph_def: The GraphDef.
     """
     content: bytes = graph_def.SerializeToString(deterministic=True)
     names = sorted(
@@ -321,3 +308,43 @@ _KINDS: tuple[Callable[[Any], bool], ...] = (
 def _is_writable(items: list[Any]) -> bool:
     """Returns True if all items of a collection are of one kind that TensorFlow can write."""
     return any(all(map(is_kind, items)) for is_kind in _KINDS)
+
+
+def graph_text(graph_def: Any) -> str:
+    """Returns the text of a GraphDef, which `google.protobuf.text_format.Parse` reads."""
+    if _can_parse_str():
+        return str(graph_def)
+    text: str = text_format.MessageToString(graph_def)
+    return text
+
+
+@functools.cache
+def _can_parse_str() -> bool:
+    """Returns True if `str()` of a sample is text of it."""
+    sample = _sample()
+    return is_text_of(str(sample), sample)
+
+
+def is_text_of(text: str, graph_def: Any) -> bool:
+    """Returns True if a text can be parsed, and that gives an equal GraphDef."""
+    try:
+        parsed = text_format.Parse(text, v1.GraphDef())
+    except text_format.ParseError:
+        return False
+    contents = (x.SerializeToString(deterministic=True) for x in (parsed, graph_def))
+    return len(set(contents)) == 1
+
+
+def _sample() -> Any:
+    """Returns a GraphDef with values that are hard to write as text."""
+    graph_def = v1.GraphDef(versions={"producer": 1})
+    graph_def.library.function.add().signature.name = "f"
+    node = graph_def.node.add(name='a/"b"', op="Const", input=["^c", "d:1"])
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([b'"\xff\n\\', "é".encode()]))
+    node.attr["bytes"].s = bytes(range(256))
+    node.attr["function"].func.name = "f"
+    node.attr["list"].list.f.extend([1 / 3, 1e-30, -0.0, math.inf, -math.inf, math.nan])
+    node.attr["list"].list.i.extend([-(2**63), 2**63 - 1])
+    node.attr["double"].tensor.double_val.extend([1 / 3, 5e-324, math.nan])
+    node.attr["shape"].shape.dim.add(size=-1)
+    return graph_def

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
+from replicate.estimator.files import OptionalFiles
 from replicate.links import leads_out
 
 METRICS_FILE = "metrics.jsonl"

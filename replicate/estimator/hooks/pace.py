@@ -19,7 +19,6 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        """Starts before the first step."""
         self.has_begun = False
         self.step = 0
         self.time = 0.0
@@ -28,23 +27,13 @@ class Pace:
         self._is_stable = False
 
     def begin(self, step: int, time: float) -> None:
-        """Starts the clock after the first step.
-
-        Args:
-          step: The first step.
-          time: End of that step, in seconds of any clock that only goes forward.
-        """
+        """Starts the clock, one that only goes forward, at the end of the first step."""
         self.has_begun = True
         self.step, self.time, self._begun = step, time, time
         self._marks.append((time, step))
 
     def update(self, step: int, time: float) -> float:
-        """Returns the steps per second since the last update.
-
-        Args:
-          step: Last step that was made.
-          time: Time, in seconds.
-        """
+        """Returns the steps per second since the last update."""
         rate = (step - self.step) / max(time - self.time, 1e-9)
         self.step, self.time = step, time
         self._marks.append((time, step))
@@ -58,9 +47,6 @@ class Pace:
 
         The result is None while the rate is not stable: until it is the same in both halves of the
         time since the first step, within a quarter, or half a minute is over.
-
-        Args:
-          last_step: Step at which the run ends.
         """
         left = max(0, last_step - self.step)
         if not left:

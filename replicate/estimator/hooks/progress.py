@@ -29,14 +29,7 @@ COMPILING = "compiling the first step"
 
 
 def show_start(label: str, task: str, mode: str = "auto", stream: TextIO | None = None) -> None:
-    """Shows a task that comes before the first step, as a line of its own.
-
-    Args:
-      label: First word of the display, such as "train".
-      task: The task, such as "building the model".
-      mode: As for `ProgressHook`.
-      stream: Output, None for standard error.
-    """
+    """Shows a task before the first step, such as "building the model", on a line of its own."""
     if mode != "off":
         stream = sys.stderr if stream is None else stream
         print(_start_text(label, task), file=stream, flush=True)
@@ -88,11 +81,7 @@ class ProgressHook(ScheduledHook):
         self._pace = Pace()
 
     def show_start(self, task: str) -> None:
-        """Shows a task that comes before the first step of a session.
-
-        Args:
-          task: The task, such as "restoring model.ckpt-50".
-        """
+        """Shows a task before the first step of a session, such as "restoring model.ckpt-50"."""
         if self._shows_start:
             self._display.show_start(task)
 

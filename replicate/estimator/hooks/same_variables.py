@@ -22,12 +22,6 @@ class SameVariablesHook(ScheduledHook):
     """
 
     def __init__(self, group: WorkerGroup, readings: StepReadings):
-        """Stores the parts.
-
-        Args:
-          group: The workers, with the number of steps between two checks.
-          readings: Hold the step.
-        """
         self._group = group
         self._readings = readings
         self._comparison: ChecksumComparison | None = None

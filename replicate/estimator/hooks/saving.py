@@ -32,9 +32,8 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.saved.checkpoint_names import saved_objects
+from replicate.saved.checkpoint_names import optional_states, saved_objects
 from replicate.saved.disk_errors import disk_errors
-from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1
 
@@ -47,10 +46,7 @@ def saves_checkpoints(config: RunConfig) -> bool:
 def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Saver:
     """Returns the saver of the model, or else a new saver of the default graph.
 
-    Args:
-      scaffold: Scaffold of the model. It takes the saver from the collection SAVERS when it is
-        finalised.
-      config: Holds the number of checkpoints to keep.
+    The scaffold takes the saver from the collection SAVERS when it is finalised.
     """
     own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
     if own is not None:
@@ -85,17 +81,9 @@ class CheckpointHook(ScheduledHook):
     ):
         """Keeps the settings.
 
-        Args:
-          directory: Directory of the checkpoints.
-          saver: Saver of the training graph.
-          readings: Hold the step.
-          config: Holds the interval between two saves, and what follows from a failed save.
-          position: Position of the input, saved with each checkpoint.
-          listeners: Called before and after every save.
-          continues_input: Called at the end; True if the next run continues at the position of the
-            input that this run has reached.
-          graph_files: Writes the *.meta file of each checkpoint; None for no such files.
-          measured: Returns a context that measures the time of a save.
+        `continues_input` tells at the end if the next run continues at the position of the input
+        that this run has reached. Without `graph_files` there are no *.meta files. `measured`
+        returns a context that measures the time of a save.
         """
         self._directory = directory
         self._saver = saver

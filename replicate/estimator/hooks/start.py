@@ -15,8 +15,7 @@ from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_record import Placement, placement, run_record, write_run_record
-from replicate.variables.notes import variable_notes
-from replicate.variables.table import VariableRow, short_table, variable_rows
+from replicate.variables.table import VariableRow, short_table, variable_notes, variable_rows
 
 v1 = tf.compat.v1
 
@@ -32,12 +31,6 @@ class StartHook(ScheduledHook):
     """
 
     def __init__(self, config: RunConfig, params: Any):
-        """Stores what it does not find in the graph.
-
-        Args:
-          config: Settings of the runs.
-          params: The model's params, for the record.
-        """
         self._config = config
         self._params = params
         self._shown = ""

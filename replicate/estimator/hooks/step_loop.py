@@ -3,20 +3,76 @@
 Training and evaluation share this loop. It calls a `ScheduledHook` only when the hook asks for it,
 and any other hook around every step. `readings.py` reads step and loss, once for all hooks.
 `tf.compat.v1.train.MonitoredSession` makes the session, and makes it again when it was lost.
+
+Workers without parameter servers agree on the step after which all of them stop.
 """
 
 import contextlib
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, final
 
 import tensorflow as tf
 
+from replicate.all_reduce.step import WorkerStep
+from replicate.errors import ClusterError
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
-from replicate.estimator.hooks.stop_agreement import StopAgreement
 
 v1 = tf.compat.v1
+
+_A_HOOK, _A_SIGNAL = 1, 2
+"""Reasons for which a worker wishes to stop."""
+
+
+@final
+class StopAgreement:
+    """Lets a worker ask all workers to stop after their next step.
+
+    A worker that stopped by itself would leave the others waiting for its gradients.
+    """
+
+    def __init__(self, workers: WorkerStep, readings: StepReadings):
+        self._group = workers.group
+        self._readings = readings
+        self._new_wish = v1.placeholder(tf.int64, [])
+        self._set_wish = workers.wish.assign(self._new_wish, read_value=False)
+        self._wish = 0
+
+    def ask(self, session: v1.Session, has_signal: bool) -> None:
+        """Asks the others to stop after their next step."""
+        wish = _A_SIGNAL if has_signal else _A_HOOK
+        if wish > self._wish:
+            session.run(self._set_wish, {self._new_wish: wish})
+            self._wish = wish
+
+    @property
+    def is_reached(self) -> bool:
+        """True if a worker has asked for the end before the last step."""
+        return any(self._readings.wishes)
+
+    @property
+    def is_by_signal(self) -> bool:
+        """True if a signal has asked one of the workers to end."""
+        return any(wish == _A_SIGNAL for wish in self._readings.wishes)
+
+    def raise_if_by_signal(self) -> None:
+        """Ends a worker whose peers were asked to end.
+
+        Raises:
+          ClusterError: A signal has asked another worker to end.
+        """
+        asked = [
+            name
+            for name, wish in zip(self._group.names, self._readings.wishes, strict=False)
+            if wish == _A_SIGNAL
+        ]
+        if asked:
+            raise ClusterError(
+                f"Training stops at step {self._readings.step} because a signal has asked "
+                f"{', '.join(asked)} to end. Start all workers again; training continues from the "
+                "newest checkpoint."
+            )
 
 
 class StepLoop(v1.train.SessionRunHook):
@@ -31,12 +87,8 @@ class StepLoop(v1.train.SessionRunHook):
     ):
         """Stores what runs in each step.
 
-        Args:
-          readings: Reads step and loss.
-          hooks: Hooks of any kind. The scheduled ones run after the others.
-          check: Called after each step, before the scheduled hooks; it may raise an error.
-          agreement: Lets all workers stop after the same step; None for a process that trains
-            alone, or whose peers do not wait for it.
+        Scheduled hooks run after the others; `check`, before them, may raise an error. A process
+        that trains alone, or whose peers do not wait for it, has no agreement.
         """
         hooks = list(hooks)
         self._readings = readings
@@ -91,11 +143,8 @@ class StepLoop(v1.train.SessionRunHook):
     ) -> None:
         """Makes steps until a hook or `should_stop` asks for the end.
 
-        Args:
-          session: A monitored session with the `hooks` of this loop.
-          should_stop: Called before each step; True ends the loop.
-          error_context: Returns a context that surrounds the steps of one session. The error that
-            ends the session passes through it.
+        The session has the `hooks` of this loop. `error_context` returns a context that surrounds
+        the steps of one session. The error that ends the session passes through it.
         """
         # Queue runners report errors through the coordinator, which a plain run does not ask.
         is_plain = not any(map(_overrides_run_methods, self._others)) and not v1.get_collection(

@@ -22,10 +22,8 @@ class StopHook(ScheduledHook):
     ):
         """Stores the limit; nothing ends the run if both limits are None.
 
-        Args:
-          readings: The step of the run.
-          num_steps: Number of steps from the step at which the first session starts.
-          last_step: Step at which the run ends. It takes precedence over `num_steps`.
+        `num_steps` counts from the step at which the first session starts. `last_step` takes
+        precedence.
         """
         self._readings = readings
         self._num_steps = num_steps

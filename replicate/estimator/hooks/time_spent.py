@@ -19,7 +19,6 @@ class TimeSpentHook(ScheduledHook):
     """
 
     def __init__(self, clock: TimeSpent, readings: StepReadings):
-        """Stores the clock, and the readings of step and input."""
         self._clock = clock
         self._readings = readings
         self._has_begun = False

@@ -20,9 +20,13 @@ from replicate.estimator.lease.lease_folder import (
     remove_folder,
     remove_older,
 )
-from replicate.estimator.lease.lease_record import LeaseRecord, parse_record
 from replicate.estimator.lease.process_identity import has_ended, this_process
-from replicate.estimator.lease.writer_lease import RENEW_SECS, WriterLease
+from replicate.estimator.lease.writer_lease import (
+    RENEW_SECS,
+    LeaseRecord,
+    WriterLease,
+    parse_record,
+)
 from replicate.estimator.log import log
 
 SILENCE_SECS = 10.0
@@ -39,10 +43,8 @@ _LATE_SECS = RENEW_SECS + 1
 def claim_lease(model_dir: str, steal: bool = False, above: int = 0) -> WriterLease | None:
     """Takes the writer lease of a model directory; waits up to 10 s if its holder is silent.
 
-    Args:
-      model_dir: An existing directory.
-      steal: If True, the lease is taken from a living holder, too.
-      above: The highest number that is known from elsewhere; the lease gets a higher one.
+    `steal` takes it from a living holder, too. The number is higher than `above`, the highest that
+    is known from elsewhere.
 
     Returns:
       The lease; None for a file system that has none, such as gs://.

@@ -10,7 +10,7 @@ from kfac.damping.recomputed_loss import recomputed
 from kfac.damping.rule import StepPrediction
 from kfac.damping.training_loss import PART_OF_LOSS, TrainingLoss
 from kfac.state import assign_all, value_if
-from replicate.saved.optional_state import optional_states
+from replicate.saved.checkpoint_names import optional_states
 
 v1 = tf.compat.v1
 X = np.random.RandomState(0).randn(12, 5).astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.batch import rows
+from replicate.batch import split as rows
 from replicate.batch.nests import flatten, keys_in_order, pack_like
 
 v1 = tf.compat.v1

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 import replicate
 from replicate import BaselineClassifier, BaselineRegressor
-from replicate.canned.baseline import weight_key
-from replicate.canned.baseline_part import BaselinePart
+from replicate.canned.baseline import BaselinePart, weight_key
 from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1

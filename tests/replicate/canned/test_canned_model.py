@@ -10,13 +10,11 @@ import tensorflow as tf
 
 import replicate
 from replicate import BinaryClassHead, MultiClassHead, RegressionHead
-from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.canned_model import classifier_head, on_devices, regressor_head
 from replicate.canned.linear import LinearRegressor
-from replicate.canned.logit_fns import call_logit_fn
 from replicate.canned.model_record import Layer, ModelRecord
 from replicate.canned.partitioners import is_whole, layer_partitioner, table_partitioner
-from replicate.canned.parts import check_units, trainable_variables_in
-from replicate.canned.replication import on_devices
+from replicate.canned.parts import call_logit_fn, check_units, trainable_variables_in
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1

@@ -5,8 +5,13 @@ import pytest
 import tensorflow as tf
 
 from model_deploy import device_plan
-from replicate.canned.layers import batch_normalization, dense, dropout
-from replicate.canned.network import dnn_logit_fn_builder, make_network
+from replicate.canned.network import (
+    batch_normalization,
+    dense,
+    dnn_logit_fn_builder,
+    dropout,
+    make_network,
+)
 from replicate.estimator.random_ops import STATEFUL_TYPES
 from replicate.spec import ModeKeys
 from replicate.tower.build import TowerSettings

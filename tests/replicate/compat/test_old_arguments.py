@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.compat.old_arguments import with_old_arguments
-from replicate.compat.old_modules import old_module
+from replicate.compat.old_modules import old_module, with_old_arguments
 from replicate.compat.table import TABLE
 
 v1 = tf.compat.v1

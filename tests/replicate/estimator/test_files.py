@@ -5,8 +5,7 @@ import errno
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
-from replicate.estimator.whole_files import write_whole
+from replicate.estimator.files import OptionalFiles, write_whole
 
 PROGRAM = """
 import logging

@@ -7,12 +7,16 @@ import tensorflow as tf
 import replicate
 from replicate import RunConfig
 from replicate.errors import CheckpointError
+from replicate.estimator.cluster.recovery import release_iterators
 from replicate.estimator.cluster_config import ClusterConfig
-from replicate.estimator.iterator_release import release_iterators
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.random_ops import stateful_random_ops, warn_of_random_ops
 from replicate.estimator.session import RestoringSessionCreator
-from replicate.estimator.session_options import complete_config, restricted_options, session_options
+from replicate.estimator.session_options import (
+    begin_graph,
+    complete_config,
+    restricted_options,
+    session_options,
+)
 
 v1 = tf.compat.v1
 JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}

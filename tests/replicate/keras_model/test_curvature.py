@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.keras_model.curvature import curvature_losses
-from replicate.keras_model.losses import LossTerm
+from replicate.keras_model.losses import LossTerm, curvature_losses
 
 v1 = tf.compat.v1
 LOGITS = np.array([[0.5, -1.0], [2.0, 0.1]], "f4")

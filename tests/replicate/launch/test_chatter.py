@@ -2,7 +2,7 @@
 
 import pytest
 
-from replicate.launch.chatter import ChatterFilter
+from replicate.launch.task_logs import ChatterFilter
 
 NODE = (
     "\t [[{{node sync_replicas/TakeGradient}}]] [type.googleapis.com/tensorflow.DerivedStatus='']"

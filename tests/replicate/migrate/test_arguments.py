@@ -3,7 +3,7 @@
 import libcst as cst
 import pytest
 
-from replicate.migrate.arguments import keyword_edits
+from replicate.migrate.rewrite import keyword_edits
 from replicate.migrate.source import Source
 
 KEYWORDS = (("predictions", "predictions"), ("labels", "targets"), ("weights", "weights"))

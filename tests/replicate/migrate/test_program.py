@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from replicate.migrate.module import Module
 from replicate.migrate.program import Needs, Programs, first_lines
+from replicate.migrate.uses import Module
 
 MAIN = "import tensorflow as tf\nif __name__ == '__main__':\n    tf.app.run()\n"
 KERAS = 'os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # before TensorFlow is imported'

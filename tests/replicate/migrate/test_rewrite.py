@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from replicate.migrate.module import Module
 from replicate.migrate.rewrite import changes_of
+from replicate.migrate.uses import Module
 
 
 def rewritten(text, towers=False):

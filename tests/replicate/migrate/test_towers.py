@@ -4,9 +4,9 @@ import textwrap
 
 import pytest
 
-from replicate.migrate.module import Module
 from replicate.migrate.rewrite import changes_of
 from replicate.migrate.towers import WRAP_BY_HAND
+from replicate.migrate.uses import Module
 
 
 def rewritten(text):

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replicate.migrate.files import find_files
-from replicate.migrate.module import Module
 from replicate.migrate.program import Programs, first_lines
 from replicate.migrate.rewrite import changes_of
+from replicate.migrate.uses import Module
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = [

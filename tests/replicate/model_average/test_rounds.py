@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.model_average.mean import WorkerMean
 from replicate.model_average.round_state import (
     JOINED,
     LEFT,
@@ -15,6 +14,7 @@ from replicate.model_average.round_state import (
     is_worker_key,
     worker_key,
 )
+from replicate.model_average.rounds import WorkerMean
 
 v1 = tf.compat.v1
 

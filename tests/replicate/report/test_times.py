@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from replicate.report.best import best, direction
-from replicate.report.curves import Curve, read_curves
-from replicate.report.elapsed import Elapsed, elapsed
-from replicate.report.thinning import MOST_POINTS, thinned
+from replicate.report.curves import Curve, Elapsed, elapsed, read_curves
+from replicate.report.html_page import best, direction
+from replicate.report.plots import MOST_POINTS, thinned
 from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 from replicate.report.times import UNKNOWN, read_times
 

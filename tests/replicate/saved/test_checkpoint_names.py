@@ -10,13 +10,14 @@ from replicate.errors import CheckpointError
 from replicate.model_average import ModelAverageCustomGetter
 from replicate.saved.checkpoint_names import (
     add_former_names,
+    allow_missing_state,
     former_names,
+    optional_states,
     save_as,
     saved_objects,
     saved_variables,
 )
 from replicate.saved.disk_errors import disk_errors, disk_reason
-from replicate.saved.optional_state import allow_missing_state, optional_states
 
 v1 = tf.compat.v1
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 import replicate
 from model_deploy import device_plan
-from replicate.tower.collections import TowerCollections
 from replicate.tower.recorded_plan import record_plan, recorded_plan
+from replicate.tower.scopes import TowerCollections
 from replicate.tower.seeds import step_seed
 
 v1 = tf.compat.v1

@@ -5,8 +5,7 @@ import tensorflow as tf
 
 import kfac
 from replicate.protocols import VARIABLE_NOTES
-from replicate.variables.notes import variable_notes
-from replicate.variables.table import model_table, short_table, variable_rows
+from replicate.variables.table import model_table, short_table, variable_notes, variable_rows
 
 v1 = tf.compat.v1
 

@@ -32,12 +32,10 @@ class _Warning:
 def deprecated(
     date: str | None, instructions: str, warn_once: bool = True
 ) -> Callable[[Function], Function]:
-    """Makes a decorator of a function or class, whose calls warn.
+    """Makes a decorator of a function or class, whose calls warn once, or each time.
 
-    Args:
-      date: Day on which it goes away, "2018-12-31", or None.
-      instructions: Sentence with the replacement.
-      warn_once: True for one warning, False for one at each call.
+    It goes away on a date, as in "2018-12-31"; the instructions are a sentence with the
+    replacement.
     """
 
     def decorate(function: Function) -> Function:
@@ -72,11 +70,8 @@ def deprecated_args(
 ) -> Callable[[Function], Function]:
     """Makes a decorator of a function, which warns when arguments are given.
 
-    Args:
-      date: Day on which the arguments go away, or None.
-      instructions: Sentence with the replacement.
-      *names: Names of the arguments, or pairs of a name and the value that does not warn.
-      warn_once: True for one warning, False for one at each call.
+    Names are those of arguments, or pairs of a name and the value that does not warn. The other
+    arguments are those of `deprecated`.
     """
     harmless: dict[str, Any] = dict(
         each if isinstance(each, tuple) else (each, _ABSENT) for each in names
@@ -93,11 +88,7 @@ def deprecated_arg_values(
 ) -> Callable[[Function], Function]:
     """Makes a decorator of a function, which warns when arguments have certain values.
 
-    Args:
-      date: Day on which the values go away, or None.
-      instructions: Sentence with the replacement.
-      warn_once: True for one warning, False for one at each call.
-      **values: Deprecated values by the names of the arguments.
+    The values are by the names of the arguments. The other arguments are those of `deprecated`.
     """
 
     def is_deprecated(name: str, value: Any) -> bool:

@@ -8,9 +8,7 @@ import tensorflow as tf
 def prepend_name_scope(name: str, import_scope: str | None) -> str:
     """Returns the name that an operation gets when its graph is imported below a scope.
 
-    Args:
-      name: Name of the operation; "^name" of a control dependency and "loc:@name" keep their marks.
-      import_scope: The scope, or None.
+    "^name" of a control dependency and "loc:@name" keep their marks.
     """
     if not import_scope:
         return name
@@ -21,12 +19,7 @@ def prepend_name_scope(name: str, import_scope: str | None) -> str:
 
 
 def strip_name_scope(name: str, export_scope: str | None) -> str:
-    """Returns the name that an operation gets when a scope is exported as a graph.
-
-    Args:
-      name: Name of the operation, with its marks.
-      export_scope: The scope, or None.
-    """
+    """Returns the name that an operation gets when a scope is exported as a graph."""
     if not export_scope:
         return name
     for mark in ("loc:@", "^", ""):

@@ -83,12 +83,9 @@ def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> None:
-    """Checks that a structure begins like a shallower one.
+    """Checks that a structure begins like a shallower one, and may go on where that has leaves.
 
-    Args:
-      shallow_tree: Structure.
-      input_tree: Structure that may go on where the first has leaves.
-      check_types: True if types of lists, tuples and dicts must be equal, too.
+    With `check_types`, the types of lists, tuples and dicts must be equal, too.
 
     Raises:
       TypeError: A structure stands where the other has a leaf, or one of another type.

@@ -15,11 +15,7 @@ sort = tf.sort
 
 
 def assert_scalar_int(tensor: Any, name: str | None = None) -> Any:
-    """Returns a scalar of whole numbers.
-
-    Args:
-      tensor: Tensor, or a value that becomes one.
-      name: Name of the operation.
+    """Returns a scalar of whole numbers, made of a tensor or a value.
 
     Raises:
       ValueError: It is no scalar, or its type is not int32 or int64.
@@ -99,11 +95,7 @@ def with_same_shape(expected_tensor: Any, tensor: Any) -> Any:
 
 
 def reduce_sum_n(tensors: Sequence[Any], name: str | None = None) -> Any:
-    """Returns the sum of all elements of all tensors, a scalar.
-
-    Args:
-      tensors: One tensor or more.
-      name: Name of the operation.
+    """Returns the sum of all elements of one or more tensors, a scalar.
 
     Raises:
       ValueError: There is no tensor.
@@ -142,9 +134,6 @@ def remove_squeezable_dimensions(
 def smart_constant_value(pred: Any) -> Any:
     """Returns the value of a condition if it is known while the graph is built, else None.
 
-    Args:
-      pred: A bool, 0 or 1, or a Tensor.
-
     Raises:
       TypeError: It is something else.
     """
@@ -162,14 +151,7 @@ def smart_cond(
     false_fn: Callable[[], Any],
     name: str | None = None,
 ) -> Any:
-    """Calls one function if the condition is known, else makes a tf.cond of both.
-
-    Args:
-      pred: A bool, 0 or 1, or a Tensor.
-      true_fn: Called if it holds.
-      false_fn: Called if it does not.
-      name: Name of the tf.cond.
-    """
+    """Calls one function if the condition is known, else makes a tf.cond of both."""
     known = smart_constant_value(pred)
     if known is None:
         return v1.cond(pred, true_fn, false_fn, name=name)

@@ -121,11 +121,7 @@ def weighted_sum_from_feature_columns(
 
 
 def create_feature_spec_for_parsing(feature_columns: Iterable[Any]) -> dict[str, Any]:
-    """Returns what `tf.parse_example` needs to read the features of columns.
-
-    Args:
-      feature_columns: The columns.
-    """
+    """Returns what `tf.parse_example` needs to read the features of columns."""
     return _columns.make_parse_example_spec(list(feature_columns))
 
 
@@ -135,26 +131,13 @@ def parse_feature_columns_from_examples(
     name: str | None = None,
     example_names: Any = None,
 ) -> dict[str, Any]:
-    """Reads the features of columns from examples.
-
-    Args:
-      serialized: String Tensor [batch] of tf.train.Example.
-      feature_columns: The columns.
-      name: Name of the operation.
-      example_names: String Tensor [batch] for messages, or None.
-
-    Returns:
-      Features by their keys.
-    """
+    """Reads the features of columns, by their keys, from tf.train.Examples, strings [batch]."""
     specification = create_feature_spec_for_parsing(feature_columns)
     return v1.parse_example(serialized, specification, name, example_names)
 
 
 def infer_real_valued_columns(features: Any) -> list[Any]:
-    """Makes a column of numbers for each feature.
-
-    Args:
-      features: Tensor [batch, dimension], whose key is "", or Tensors by their keys.
+    """Makes a column of numbers for each feature by its key, which is "" for a single one.
 
     Raises:
       ValueError: The dimension of a feature is not known.
@@ -178,9 +161,6 @@ def _dimension(name: str, tensor: Any) -> int:
 
 def check_feature_columns(feature_columns: Iterable[Any]) -> None:
     """Checks that no two columns are equal.
-
-    Args:
-      feature_columns: The columns.
 
     Raises:
       ValueError: Two are.

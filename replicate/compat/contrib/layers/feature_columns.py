@@ -163,22 +163,12 @@ def sparse_column_with_vocabulary_file(
 def weighted_sparse_column(
     sparse_id_column: Any, weight_column_name: str, dtype: Any = tf.float32
 ) -> Any:
-    """Makes a column of categories with weights.
-
-    Args:
-      sparse_id_column: Column of the categories.
-      weight_column_name: Key of the weights.
-      dtype: Type of the weights.
-    """
+    """Makes a column of categories with weights."""
     return _columns.weighted_categorical_column(sparse_id_column, weight_column_name, dtype)
 
 
 def one_hot_column(sparse_id_column: Any) -> Any:
-    """Makes a dense column that counts the categories of each example.
-
-    Args:
-      sparse_id_column: Column of the categories.
-    """
+    """Makes a dense column that counts the categories of each example."""
     return _columns.indicator_column(sparse_id_column)
 
 
@@ -271,16 +261,8 @@ def shared_embedding_columns(
 ) -> list[Any]:
     """Makes dense columns that share one table of embeddings.
 
-    Args:
-      sparse_id_columns: Columns with the same categories.
-      dimension: As for `embedding_column`, like all that follow but one.
-      combiner: As for `embedding_column`.
-      initializer: As for `embedding_column`.
-      shared_embedding_name: Name of the table's scope, or None.
-      ckpt_to_load_from: As for `embedding_column`.
-      tensor_name_in_ckpt: As for `embedding_column`.
-      max_norm: As for `embedding_column`.
-      trainable: As for `embedding_column`.
+    The columns have the same categories. `shared_embedding_name` names the table's scope; the other
+    arguments are those of `embedding_column`.
 
     Returns:
       One column for each of `sparse_id_columns`, in their order.

@@ -324,11 +324,7 @@ class DNNLinearCombinedRegressor(_Scores, _CombinedRegressor):
 
 
 def infer_real_valued_columns_from_input(x: Any) -> list[Any]:
-    """Returns numeric columns for arrays.
-
-    Args:
-      x: An array [examples, …], whose key is "", or a dict of arrays.
-    """
+    """Returns numeric columns for an array [examples, …], whose key is "", or a dict of arrays."""
     arrays = x if isinstance(x, dict) else {"": x}
     return [
         tf.feature_column.numeric_column(name, np.asarray(each).shape[1:] or (1,))

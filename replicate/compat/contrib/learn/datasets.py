@@ -8,25 +8,14 @@ import numpy as np
 
 
 class Dataset(NamedTuple):
-    """Features and their target.
-
-    Attributes:
-      data: Features, [examples, features].
-      target: Targets, [examples].
-    """
+    """Features [examples, features] and their targets [examples]."""
 
     data: Any
     target: Any
 
 
 class Datasets(NamedTuple):
-    """Three parts of the data.
-
-    Attributes:
-      train: Examples to train on.
-      validation: Examples to validate on.
-      test: Examples to test on.
-    """
+    """Three parts of the data: to train on, to validate on, and to test on."""
 
     train: Any
     validation: Any
@@ -36,14 +25,7 @@ class Datasets(NamedTuple):
 def load_csv_with_header(
     filename: str, target_dtype: Any, features_dtype: Any, target_column: int = -1
 ) -> Dataset:
-    """Reads a CSV file whose first line is "<examples>,<features>,…".
-
-    Args:
-      filename: Path of the file.
-      target_dtype: Type of the target.
-      features_dtype: Type of the features.
-      target_column: Column of the target.
-    """
+    """Reads a CSV file whose first line is "<examples>,<features>,…"."""
     header, *rows = _rows(filename)
     examples, features = int(header[0]), int(header[1])
     found = _dataset(rows[:examples], target_dtype, features_dtype, target_column)
@@ -58,12 +40,7 @@ def load_csv_without_header(
 
 
 def maybe_download(filename: str, work_directory: str, source_url: str) -> str:
-    """Returns the path of a file that is there.
-
-    Args:
-      filename: Name of the file.
-      work_directory: Its folder.
-      source_url: Where to get it, for the message.
+    """Returns the path of a file that is there. The URL is for the message.
 
     Raises:
       FileNotFoundError: The file is not there: nothing is downloaded.

@@ -6,9 +6,8 @@ from typing import Any
 
 from replicate.compat.contrib.learn.exports import receiver_fn
 from replicate.compat.contrib.learn.inputs import numpy_input
-from replicate.compat.contrib.learn.metric_spec import MetricSpec
+from replicate.compat.contrib.learn.metric_spec import measured
 from replicate.compat.contrib.learn.monitors import replace_monitors_with_hooks
-from replicate.estimator.added_metrics import add_metrics
 from replicate.estimator.estimator import Estimator as _Estimator
 from replicate.export import PredictOutput
 from replicate.spec import EstimatorSpec, ModeKeys
@@ -137,8 +136,8 @@ class LearnMethods(_Estimator):
         """
         del feed_fn, log_progress
         input_fn = _input("evaluate", x, y, input_fn, batch_size, 1)
-        measured: Any = _measured(self, metrics)
-        return _Estimator.evaluate(measured, input_fn, steps, hooks, checkpoint_path, name)
+        with_metrics: Any = measured(self, metrics)
+        return _Estimator.evaluate(with_metrics, input_fn, steps, hooks, checkpoint_path, name)
 
     def predict(  # type: ignore[override]
         self,
@@ -170,16 +169,10 @@ class LearnMethods(_Estimator):
     def export_savedmodel(  # type: ignore[override]
         self, export_dir_base: Any, serving_input_fn: Callable[[], Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Exports a SavedModel.
+        """Exports a SavedModel, and returns its path.
 
-        Args:
-          export_dir_base: Folder for the exports.
-          serving_input_fn: Returns `InputFnOps` or a ServingInputReceiver.
-          *args: default_output_alternative_key, which is not used.
-          **kwargs: assets_extra, as_text and checkpoint_path of `export_saved_model`.
-
-        Returns:
-          The path of the export.
+        `serving_input_fn` returns `InputFnOps` or a ServingInputReceiver. The other arguments are
+        those of `export_saved_model`; default_output_alternative_key is not used.
         """
         del args
         known = ("assets_extra", "as_text", "checkpoint_path")
@@ -204,12 +197,7 @@ class Estimator(LearnMethods):
     ) -> None:
         """Keeps the arguments.
 
-        Args:
-          model_fn: The function.
-          model_dir: Directory of checkpoints and event files.
-          config: A RunConfig.
-          params: Passed on to model_fn.
-          feature_engineering_fn: Function of features and labels that returns both, changed.
+        `feature_engineering_fn` takes features and labels and returns both, changed.
         """
         super().__init__(_adapted(model_fn, feature_engineering_fn), model_dir, config, params)
 
@@ -227,31 +215,6 @@ def _adapted(model_fn: Callable[..., Any], change: Callable[[Any, Any], Any] | N
         return ModelFnOps(mode, *built) if type(built) in (tuple, list) else built
 
     return adapted
-
-
-def _measured(estimator: _Estimator, metrics: Mapping[str, Any] | None) -> _Estimator:
-    if not metrics:
-        return estimator
-    specs = {_metric_name(key): _metric_spec(key, each) for key, each in metrics.items()}
-
-    def metric_fn(features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
-        return {
-            name: each.create_metric_ops(features, labels, predictions)
-            for name, each in specs.items()
-        }
-
-    return add_metrics(estimator, metric_fn)
-
-
-def _metric_name(key: Any) -> str:
-    """Returns the name of a metric, whose key may be (name, key of the predictions)."""
-    return key[0] if isinstance(key, tuple) else key
-
-
-def _metric_spec(key: Any, metric: Any) -> MetricSpec:
-    if isinstance(metric, MetricSpec):
-        return metric
-    return MetricSpec(metric, prediction_key=key[1] if isinstance(key, tuple) else None)
 
 
 def _input(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from replicate.compat.contrib.learn.exports import ExportStrategy
-from replicate.compat.contrib.learn.metric_spec import MetricSpec
-from replicate.estimator.added_metrics import add_metrics
+from replicate.compat.contrib.learn.metric_spec import measured
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
@@ -74,12 +73,12 @@ class Experiment:
         if not isinstance(estimator, Estimator):
             raise TypeError(f"Experiment takes an Estimator, got {estimator!r}.")
         del delay_workers_by_global_step, checkpoint_and_export, check_interval_secs
-        self._estimator = _measured(estimator, eval_metrics)
+        self.estimator = measured(estimator, eval_metrics)
         self._train_input_fn = train_input_fn
         self._eval_input_fn = eval_input_fn
-        self._eval_metrics = eval_metrics
-        self._train_steps = train_steps
-        self._eval_steps = eval_steps
+        self.eval_metrics = eval_metrics
+        self.train_steps = train_steps
+        self.eval_steps = eval_steps
         self._train_hooks = list(train_monitors or ())
         self._eval_hooks = list(eval_hooks or ())
         self._eval_delay = eval_delay_secs
@@ -91,34 +90,8 @@ class Experiment:
         self._strategies: list[ExportStrategy] = []
         self.reset_export_strategies(export_strategies)
 
-    @property
-    def estimator(self) -> Estimator:
-        """The model."""
-        return self._estimator
-
-    @property
-    def eval_metrics(self) -> Mapping[str, Any] | None:
-        """Metrics by their names."""
-        return self._eval_metrics
-
-    @property
-    def train_steps(self) -> int | None:
-        """Global step to stop at."""
-        return self._train_steps
-
-    @property
-    def eval_steps(self) -> int | None:
-        """Batches of an evaluation."""
-        return self._eval_steps
-
     def reset_export_strategies(self, new_export_strategies: Any = None) -> list[ExportStrategy]:
-        """Replaces the export strategies.
-
-        Args:
-          new_export_strategies: A strategy, or a list of them; None for none.
-
-        Returns:
-          The old ones.
+        """Replaces the export strategies by one, a list of them or none; returns the old ones.
 
         Raises:
           TypeError: One is no `ExportStrategy`.
@@ -136,29 +109,17 @@ class Experiment:
         self._train_hooks.extend(additional_hooks)
 
     def train(self, delay_secs: float | None = None) -> Any:
-        """Trains; the task of a cluster does its part.
-
-        Args:
-          delay_secs: Not used: workers wait as those of the Estimator.
-        """
+        """Trains; the task of a cluster does its part. Workers wait as those of the Estimator."""
         del delay_secs
-        if self._estimator.config.cluster_spec:
+        if self.estimator.config.cluster_spec:
             return self._in_cluster()
-        return self._train(self._train_steps)
+        return self._train(self.train_steps)
 
     def evaluate(self, delay_secs: float | None = None, name: str | None = None) -> Results:
-        """Evaluates the newest checkpoint.
-
-        Args:
-          delay_secs: Seconds to wait before, None for none.
-          name: Name of the evaluation.
-
-        Returns:
-          The metrics.
-        """
+        """Evaluates the newest checkpoint after `delay_secs`, and returns the metrics."""
         time.sleep(delay_secs or 0)
-        return self._estimator.evaluate(
-            self._eval_input_fn, steps=self._eval_steps, hooks=self._eval_hooks, name=name
+        return self.estimator.evaluate(
+            self._eval_input_fn, steps=self.eval_steps, hooks=self._eval_hooks, name=name
         )
 
     def train_and_evaluate(self) -> tuple[Results | None, list[Any]]:
@@ -167,12 +128,12 @@ class Experiment:
         Returns:
           (metrics of the last checkpoint, what the export strategies returned).
         """
-        if self._estimator.config.cluster_spec:
+        if self.estimator.config.cluster_spec:
             results = self._in_cluster()
         elif self._evaluates_between:
             results = self._in_turn(throttle=0)
         else:
-            self._train(self._train_steps)
+            self._train(self.train_steps)
             results = self.evaluate()
         return results, self._export(results)
 
@@ -191,12 +152,12 @@ class Experiment:
         results: Results | None = None
         exports: list[Any] = []
         while continuous_eval_predicate_fn is None or continuous_eval_predicate_fn(results):
-            steps = self._steps_per_iteration or self._train_steps
+            steps = self._steps_per_iteration or self.train_steps
             step = results["global_step"] if results else self._trained_steps()
-            if self._train_steps is not None and step >= self._train_steps:
+            if self.train_steps is not None and step >= self.train_steps:
                 break
-            if steps is not None and self._train_steps is not None:
-                steps = min(step + steps, self._train_steps)
+            if steps is not None and self.train_steps is not None:
+                steps = min(step + steps, self.train_steps)
             self._train(steps)
             results = self.evaluate()
             exports = self._export(results)
@@ -262,7 +223,7 @@ class Experiment:
         Raises:
           ValueError: There is no cluster.
         """
-        if not self._estimator.config.cluster_spec:
+        if not self.estimator.config.cluster_spec:
             raise ValueError(
                 "run_std_server needs a cluster: describe it in the environment variable TF_CONFIG."
             )
@@ -274,12 +235,12 @@ class Experiment:
         Returns:
           (metrics, what the export strategies returned).
         """
-        self._estimator.train(self._train_input_fn, hooks=self._train_hooks, steps=1)
-        results = self._estimator.evaluate(self._eval_input_fn, steps=1, name="one_pass")
+        self.estimator.train(self._train_input_fn, hooks=self._train_hooks, steps=1)
+        results = self.estimator.evaluate(self._eval_input_fn, steps=1, name="one_pass")
         return results, self._export(results)
 
     def _train(self, max_steps: int | None) -> Estimator:
-        return self._estimator.train(
+        return self.estimator.train(
             self._train_input_fn,
             hooks=self._train_hooks,
             max_steps=max_steps,
@@ -291,11 +252,11 @@ class Experiment:
 
     def _in_turn(self, throttle: float) -> Results | None:
         results, _ = train_and_evaluate(
-            self._estimator,
-            TrainSpec(self._train_input_fn, self._train_steps, self._train_hooks, self._listeners),
+            self.estimator,
+            TrainSpec(self._train_input_fn, self.train_steps, self._train_hooks, self._listeners),
             EvalSpec(
                 self._eval_input_fn,
-                steps=self._eval_steps,
+                steps=self.eval_steps,
                 hooks=self._eval_hooks,
                 start_delay_secs=self._eval_delay,
                 throttle_secs=throttle,
@@ -316,51 +277,34 @@ class Experiment:
         results, exports, last = None, [], None
         while predicate is None or predicate(results):
             started = time.monotonic()
-            newest = self._estimator.latest_checkpoint()
+            newest = self.estimator.latest_checkpoint()
             if newest is not None and not (once and newest == last):
-                results = self._estimator.evaluate(
-                    input_fn, self._eval_steps, self._eval_hooks, newest, name
+                results = self.estimator.evaluate(
+                    input_fn, self.eval_steps, self._eval_hooks, newest, name
                 )
                 exports, last = self._export(results, newest), newest
-                if self._train_steps and results["global_step"] >= self._train_steps:
+                if self.train_steps and results["global_step"] >= self.train_steps:
                     break
             time.sleep(max(0.0, throttle - (time.monotonic() - started)))
         return results, exports
 
     def _trained_steps(self) -> int:
-        if self._estimator.latest_checkpoint() is None:
+        if self.estimator.latest_checkpoint() is None:
             return 0
-        return int(self._estimator.get_variable_value("global_step"))
+        return int(self.estimator.get_variable_value("global_step"))
 
     def _export(self, results: Results | None, checkpoint: str | None = None) -> list[Any]:
         if results is None:
             return []
         return [
             each.export(
-                self._estimator,
-                os.path.join(self._estimator.model_dir, "export", each.name),
+                self.estimator,
+                os.path.join(self.estimator.model_dir, "export", each.name),
                 checkpoint_path=checkpoint,
                 eval_result=results,
             )
             for each in self._strategies
         ]
-
-
-def _measured(estimator: Estimator, metrics: Mapping[str, Any] | None) -> Estimator:
-    if not metrics:
-        return estimator
-    specs = {
-        name: each if isinstance(each, MetricSpec) else MetricSpec(each)
-        for name, each in metrics.items()
-    }
-
-    def metric_fn(features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
-        return {
-            name: each.create_metric_ops(features, labels, predictions)
-            for name, each in specs.items()
-        }
-
-    return add_metrics(estimator, metric_fn)
 
 
 def schedules() -> Sequence[str]:
@@ -370,11 +314,4 @@ def schedules() -> Sequence[str]:
     )
 
 
-_NOT_SCHEDULES = (
-    "estimator",
-    "eval_metrics",
-    "train_steps",
-    "eval_steps",
-    "reset_export_strategies",
-    "extend_train_hooks",
-)
+_NOT_SCHEDULES = ("reset_export_strategies", "extend_train_hooks")

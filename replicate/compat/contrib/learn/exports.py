@@ -18,13 +18,7 @@ v1 = tf.compat.v1
 
 
 class InputFnOps(NamedTuple):
-    """Inputs of an exported model.
-
-    Attributes:
-      features: Tensors by their keys.
-      labels: Not used.
-      default_inputs: Placeholders by the names of the inputs.
-    """
+    """Inputs of an exported model: features by their keys, and placeholders by their names."""
 
     features: Any
     labels: Any
@@ -52,17 +46,7 @@ class ExportStrategy(NamedTuple):
         checkpoint_path: str | None = None,
         eval_result: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Exports a model.
-
-        Args:
-          estimator: The model.
-          export_path: Folder for the exports.
-          checkpoint_path: Checkpoint, None for the newest.
-          eval_result: Its metrics.
-
-        Returns:
-          What export_fn returns.
-        """
+        """Exports a checkpoint, None for the newest, and returns what export_fn does."""
         known = self.export_fn.__code__.co_varnames if hasattr(self.export_fn, "__code__") else ()
         more = {"checkpoint_path": checkpoint_path, "eval_result": eval_result}
         given = {name: value for name, value in more.items() if name in known}
@@ -109,11 +93,7 @@ def make_export_strategy(
 
 
 def receiver_fn(serving_input_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """Returns a function that gives a ServingInputReceiver in place of `InputFnOps`.
-
-    Args:
-      serving_input_fn: Returns either.
-    """
+    """Returns a function that gives a ServingInputReceiver in place of `InputFnOps`."""
 
     def function() -> Any:
         inputs = serving_input_fn()
@@ -127,24 +107,14 @@ def receiver_fn(serving_input_fn: Callable[[], Any]) -> Callable[[], Any]:
 def build_parsing_serving_input_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """Makes a function that parses serialised tf.train.Examples, the input "examples".
-
-    Args:
-      feature_spec: Dict of name to `tf.io.FixedLenFeature`, `VarLenFeature` and so on.
-      default_batch_size: Number of examples in a request, None for any.
-    """
+    """Makes a function that parses serialised tf.train.Examples, the input "examples"."""
     return _ops(build_parsing_serving_input_receiver_fn(feature_spec, default_batch_size))
 
 
 def build_default_serving_input_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """Makes a function whose inputs are the features themselves.
-
-    Args:
-      features: Tensors by their keys, whose shapes and types count.
-      default_batch_size: Number of rows in a request, None for any.
-    """
+    """Makes a function whose inputs are features by their keys, whose shapes and types count."""
     return _ops(build_raw_serving_input_receiver_fn(features, default_batch_size))
 
 

@@ -13,17 +13,10 @@ _BUFFER = 10000
 def numpy_input(
     x: Any, y: Any, batch_size: int | None, epochs: int | None, shuffles: bool
 ) -> Callable[[], Any]:
-    """Makes an input_fn of arrays.
+    """Makes an input_fn of arrays, which returns a dataset.
 
-    Args:
-      x: Features: an array [examples, …], which has the key "", or a dict of arrays.
-      y: Labels, an array or a dict of them; None for none.
-      batch_size: Examples of a batch, 128 if None.
-      epochs: Number of times that the examples are read, None for no end.
-      shuffles: True to read them in a random order.
-
-    Returns:
-      A function that returns a dataset.
+    An array [examples, …] has the key "". A batch has 128 examples if its size is None; without
+    epochs there is no end.
     """
     features = _arrays(x) if isinstance(x, Mapping) else {"": np.asarray(x)}
     labels = _arrays(y) if isinstance(y, Mapping) else None if y is None else np.asarray(y)

@@ -4,6 +4,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from replicate.estimator.added_metrics import add_metrics
+from replicate.estimator.estimator import Estimator
+
 
 class PredictionKey:
     """Keys of predictions."""
@@ -50,15 +53,7 @@ class MetricSpec:
         self.weight_key = weight_key
 
     def create_metric_ops(self, inputs: Mapping[str, Any], labels: Any, predictions: Any) -> Any:
-        """Computes the metric.
-
-        Args:
-          inputs: Features.
-          labels: A tensor, or a dict of them.
-          predictions: A tensor, or a dict of them.
-
-        Returns:
-          What metric_fn returns, (value, update).
+        """Computes the metric of features, labels and predictions: what metric_fn returns.
 
         Raises:
           ValueError: There are several tensors and no key, or the key is unknown.
@@ -76,6 +71,28 @@ class MetricSpec:
             return self.metric_fn(**values)
         weights = {"weights": values["weights"]} if self.weight_key is not None else {}
         return self.metric_fn(found, wanted, **weights)
+
+
+def measured(estimator: Estimator, metrics: Mapping[str, Any] | None) -> Estimator:
+    """Returns an Estimator that evaluates further metrics, if there are any.
+
+    A metric is a MetricSpec or a function. Its key is a name, or (name, key of the predictions).
+    """
+    if not metrics:
+        return estimator
+    pairs = {key if isinstance(key, tuple) else (key, None): each for key, each in metrics.items()}
+    specs = {
+        name: each if isinstance(each, MetricSpec) else MetricSpec(each, prediction_key=key)
+        for (name, key), each in pairs.items()
+    }
+
+    def metric_fn(features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
+        return {
+            name: each.create_metric_ops(features, labels, predictions)
+            for name, each in specs.items()
+        }
+
+    return add_metrics(estimator, metric_fn)
 
 
 def _names(function: Callable[..., Any]) -> set[str]:

@@ -146,15 +146,7 @@ class ValidationMonitor(v1.train.SessionRunHook):
 
 
 def replace_monitors_with_hooks(monitors_or_hooks: Any, estimator: Estimator) -> list[Any]:
-    """Tells monitors which model they watch.
-
-    Args:
-      monitors_or_hooks: Monitors and hooks, or None.
-      estimator: The model.
-
-    Returns:
-      All of them as a list of hooks.
-    """
+    """Tells monitors which model they watch; returns all of them as a list of hooks."""
     hooks = list(monitors_or_hooks or ())
     for hook in hooks:
         if isinstance(hook, ValidationMonitor):
@@ -165,13 +157,7 @@ def replace_monitors_with_hooks(monitors_or_hooks: Any, estimator: Estimator) ->
 def PrintTensor(  # noqa: N802  # It was a class.
     tensor_names: Any, every_n: int = 100, first_n: int = 1
 ) -> v1.train.SessionRunHook:
-    """Makes a LoggingTensorHook.
-
-    Args:
-      tensor_names: Names of tensors, a list or a dict of them by tags.
-      every_n: Steps between two lines.
-      first_n: Not used.
-    """
+    """Makes a LoggingTensorHook; `first_n` is not used."""
     del first_n
     return public.LoggingTensorHook(tensor_names, every_n_iter=every_n)
 
@@ -186,13 +172,7 @@ def StopAtStep(  # noqa: N802  # It was a class.
 def NanLoss(  # noqa: N802  # It was a class.
     loss_tensor: Any, every_n_steps: int = 100, fail_on_nan_loss: bool = True
 ) -> v1.train.SessionRunHook:
-    """Makes a NanTensorHook, which looks at every step.
-
-    Args:
-      loss_tensor: The loss.
-      every_n_steps: Not used.
-      fail_on_nan_loss: True for an error, False to stop.
-    """
+    """Makes a NanTensorHook, which looks at every step. It fails, or stops the training."""
     del every_n_steps
     return public.NanTensorHook(loss_tensor, fail_on_nan_loss)
 

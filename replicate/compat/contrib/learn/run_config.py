@@ -10,13 +10,7 @@ v1 = tf.compat.v1
 
 
 class ModeKeys:
-    """Modes of a model_fn. INFER is the PREDICT of `replicate.ModeKeys`.
-
-    Attributes:
-      TRAIN: The model is trained.
-      EVAL: The model is evaluated.
-      INFER: The model predicts.
-    """
+    """Modes of a model_fn. INFER is the PREDICT of `replicate.ModeKeys`."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -45,25 +39,13 @@ class RunConfig(_RunConfig):
         session_config: Any = None,
         session_creation_timeout_secs: float | None = 7200,
     ) -> None:
-        """Turns the settings of devices into a session_config.
+        """Turns the settings of devices into a session_config, unless that is given.
 
-        Args:
-          master: Address of a server, which must be empty: clusters are read from TF_CONFIG.
-          num_cores: Threads of a session within and between operations, 0 for the default.
-          log_device_placement: True to print the device of each operation.
-          gpu_memory_fraction: Share of a GPU's memory that the process takes, in (0, 1].
-          tf_random_seed: Graph-level seed, None for an unpredictable one.
-          save_summary_steps: As for `replicate.RunConfig`, like all that follow but one.
-          save_checkpoints_secs: Seconds between two checkpoints; not with save_checkpoints_steps.
-          save_checkpoints_steps: Steps between two checkpoints.
-          keep_checkpoint_max: Checkpoints kept.
-          keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
-          log_step_count_steps: Steps between two lines of the speed.
-          protocol: Of the cluster's servers.
-          evaluation_master: Must be empty, as master.
-          model_dir: Directory of checkpoints and event files.
-          session_config: A ConfigProto. It takes the place of the settings of devices.
-          session_creation_timeout_secs: Seconds that a process of a cluster waits.
+        `master` and `evaluation_master` must be empty: clusters are read from TF_CONFIG.
+        `num_cores` are the threads of a session within and between operations, 0 for the default;
+        `gpu_memory_fraction` is the share of a GPU's memory that the process takes, in (0, 1].
+        `log_device_placement` prints the device of each operation. Without `tf_random_seed` runs
+        are unpredictable. The other arguments are those of `replicate.RunConfig`.
 
         Raises:
           ValueError: A master is given, or a setting is out of range.

@@ -87,23 +87,12 @@ def embedding_attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Tensor], Any]:
-    """Runs `attention_decoder` over the embeddings of ids; its variable is embedding.
+    """Runs `attention_decoder` over the embeddings of ids, [batch] for each time.
 
-    Args:
-      decoder_inputs: Ids for each time, [batch].
-      initial_state: As for `attention_decoder`, like all that is not named here.
-      attention_states: Outputs of the encoder.
-      cell: A cell.
-      num_symbols: Number of ids.
-      embedding_size: Size of the embeddings.
-      num_heads: Number of attention heads.
-      output_size: Size of the outputs.
-      output_projection: Weights and biases that make logits of outputs, for feed_previous.
-      feed_previous: True to use the id of the largest logit as the next input.
-      update_embedding_for_previous: False to give no gradients to embeddings of such ids.
-      dtype: Type of the first attention.
-      scope: Scope of the variables, "embedding_attention_decoder" if None.
-      initial_state_attention: True to read by the first state.
+    Its variable is embedding [num_symbols, embedding_size]. `feed_previous` is True to use the id
+    of the largest logit as the next input, made of outputs by `output_projection`, weights and
+    biases; `update_embedding_for_previous` is False to give no gradients to embeddings of such ids.
+    The other arguments are those of `attention_decoder`.
 
     Returns:
       (outputs of all times, last state).

@@ -48,14 +48,7 @@ def looped(
     time: int,
     given: Tensor,
 ) -> Tensor:
-    """Returns the input of a time: that of the batch, or what a loop function makes.
-
-    Args:
-      function: Function of the last output and the time, or None.
-      outputs: Outputs so far.
-      time: Number of the time.
-      given: Input of the batch.
-    """
+    """Returns the input of a time: that of the batch, or what a loop function makes."""
     if function is None or not outputs:
         return given
     with v1.variable_scope("loop_function", reuse=True):

@@ -57,14 +57,8 @@ def sequence_loss(
 ) -> Tensor:
     """Computes the cross entropy of a batch, a scalar.
 
-    Args:
-      logits: As for `sequence_loss_by_example`, like all that is not named here.
-      targets: Classes.
-      weights: Weights.
-      average_across_timesteps: True to divide by the sum of the weights.
-      average_across_batch: True for the mean over the batch, False for the sum.
-      softmax_loss_function: Gives the losses.
-      name: Name of the operations.
+    The arguments are those of `sequence_loss_by_example`. `average_across_batch` is True for the
+    mean over the batch, False for the sum.
 
     Raises:
       ValueError: The lists have different lengths.

@@ -53,13 +53,8 @@ def tied_rnn_seq2seq(
 ) -> tuple[list[Tensor], Any]:
     """Runs one cell as encoder and as decoder.
 
-    Args:
-      encoder_inputs: As for `basic_rnn_seq2seq`, like all that is not named here.
-      decoder_inputs: For each time, [batch, size].
-      cell: A cell.
-      loop_function: As for `rnn_decoder`.
-      dtype: Type of the first state.
-      scope: Scope of the variables, "tied_rnn_seq2seq" if None.
+    The arguments are those of `basic_rnn_seq2seq`, and the loop_function of `rnn_decoder`. The
+    scope is "tied_rnn_seq2seq" if None.
 
     Returns:
       (outputs of the decoder, its last state).
@@ -139,19 +134,9 @@ def embedding_attention_seq2seq(
 ) -> tuple[list[Tensor], Any]:
     """Runs an encoder of ids, and a decoder with attention over its outputs.
 
-    Args:
-      encoder_inputs: As for `embedding_rnn_seq2seq`, like all that is not named here.
-      decoder_inputs: Ids for each time.
-      cell: A cell, copied for the encoder.
-      num_encoder_symbols: Number of the encoder's ids.
-      num_decoder_symbols: Number of the decoder's ids.
-      embedding_size: Size of the embeddings.
-      num_heads: Number of attention heads.
-      output_projection: Weights and biases that make logits of outputs.
-      feed_previous: True, or a tensor, to use the id of the largest logit as the next input.
-      dtype: Type of the first state.
-      scope: Scope of the variables, "embedding_attention_seq2seq" if None.
-      initial_state_attention: True to read by the first state of the decoder.
+    The arguments are those of `embedding_rnn_seq2seq`. `num_heads` is the number of attention
+    heads; `initial_state_attention` is True to read by the first state of the decoder. The scope is
+    "embedding_attention_seq2seq" if None.
 
     Returns:
       (outputs of the decoder, its last state).

@@ -47,13 +47,7 @@ class MovingAverageOptimizer(DelegatingOptimizer):
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Operation:
-        """Applies gradients, and updates the averages.
-
-        Args:
-          grads_and_vars: (gradient, variable) pairs.
-          global_step: Variable that is incremented once a step.
-          name: Name of the operation of the wrapped optimizer.
-        """
+        """Applies gradients, and updates the averages."""
         pairs = list(grads_and_vars)
         step = super().apply_gradients(pairs, global_step, name)
         self._averaged = [variable for gradient, variable in pairs if gradient is not None]

@@ -21,12 +21,7 @@ class DecoupledWeightDecayExtension:
     """
 
     def __init__(self, weight_decay: Any, **kwargs: Any) -> None:
-        """Keeps the decay.
-
-        Args:
-          weight_decay: Share of the weights, a number, a tensor or a function of no arguments.
-          **kwargs: Arguments of the optimizer.
-        """
+        """Keeps the decay: a number, tensor or function. Other arguments are the optimizer's."""
         self._weight_decay = weight_decay
         self._decay_names: set[str] | None = None
         super().__init__(**kwargs)
@@ -43,18 +38,9 @@ class DecoupledWeightDecayExtension:
         grad_loss: Tensor | None = None,
         decay_var_list: Iterable[Variable] | None = None,
     ) -> Operation:
-        """Minimizes a loss as the optimizer does.
+        """Minimizes a loss as the optimizer does, with its arguments.
 
-        Args:
-          loss: As for `tf.compat.v1.train.Optimizer.minimize`, like all but the last.
-          global_step: Variable that is incremented once a step.
-          var_list: Variables to train.
-          gate_gradients: Gating of the gradients.
-          aggregation_method: Way of adding gradients.
-          colocate_gradients_with_ops: True to place gradients beside their operations.
-          name: Name of the operation.
-          grad_loss: Gradient of the loss.
-          decay_var_list: Variables that decay, None for all that are trained.
+        `decay_var_list` are the variables that decay, None for all that are trained.
         """
         self._decay_names = _names(decay_var_list)
         return super().minimize(  # type: ignore[misc]
@@ -77,11 +63,7 @@ class DecoupledWeightDecayExtension:
     ) -> Operation:
         """Applies gradients as the optimizer does.
 
-        Args:
-          grads_and_vars: (gradient, variable) pairs.
-          global_step: Variable that is incremented once a step.
-          name: Name of the operation.
-          decay_var_list: Variables that decay. None for those given to `minimize`, or all.
+        `decay_var_list` are the variables that decay. None for those given to `minimize`, or all.
         """
         if decay_var_list is not None:
             self._decay_names = _names(decay_var_list)
@@ -126,9 +108,6 @@ class DecoupledWeightDecayExtension:
 def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
     """Makes the class of an optimizer with weight decay.
 
-    Args:
-      base_optimizer: Class of an optimizer.
-
     Returns:
       A class whose first argument is weight_decay, and whose others are those of the optimizer.
     """
@@ -157,16 +136,9 @@ class AdamWOptimizer(DecoupledWeightDecayExtension, v1.train.AdamOptimizer):
         use_locking: bool = False,
         name: str = "AdamW",
     ) -> None:
-        """Keeps the settings.
+        """Takes the arguments of `tf.compat.v1.train.AdamOptimizer` besides.
 
-        Args:
-          weight_decay: Share of the weights that is taken at each step.
-          learning_rate: As for `tf.compat.v1.train.AdamOptimizer`, like all that follow.
-          beta1: Decay of the first moment.
-          beta2: Decay of the second moment.
-          epsilon: Added to the root of the second moment.
-          use_locking: True to lock updates.
-          name: Name of the optimizer.
+        `weight_decay` is the share of the weights that is taken at each step.
         """
         super().__init__(
             weight_decay,
@@ -191,15 +163,9 @@ class MomentumWOptimizer(DecoupledWeightDecayExtension, v1.train.MomentumOptimiz
         name: str = "MomentumW",
         use_nesterov: bool = False,
     ) -> None:
-        """Keeps the settings.
+        """Takes the arguments of `tf.compat.v1.train.MomentumOptimizer` besides.
 
-        Args:
-          weight_decay: Share of the weights that is taken at each step.
-          learning_rate: As for `tf.compat.v1.train.MomentumOptimizer`, like all that follow.
-          momentum: Share of the last update.
-          use_locking: True to lock updates.
-          name: Name of the optimizer.
-          use_nesterov: True for Nesterov's momentum.
+        `weight_decay` is the share of the weights that is taken at each step.
         """
         super().__init__(
             weight_decay,

@@ -41,15 +41,8 @@ class _Parameters(NamedTuple):
 class _Settings(NamedTuple):
     """Settings of a layer that several of its steps read.
 
-    Attributes:
-      axis: Axis of the channels.
-      decay: Weight of the old moving averages.
-      epsilon: Added to the variance.
-      is_training: A bool or a boolean Tensor.
-      updates_collections: Collections of the updates, None to run them before the result.
-      as_operations: True to collect the updates as operations, not as Tensors.
-      debiasing_collections: Collections of the variables that correct the moving mean for its
-        start at zero, None to leave it as it is.
+    `as_operations` collects the updates as operations, not as Tensors. The variables that correct
+    the moving mean for its start at zero are in `debiasing_collections`, None to leave it as it is.
     """
 
     axis: int

@@ -81,11 +81,7 @@ def name_of_slim(name: str, modules: Iterable[str], package: str) -> Any:
 
 
 def names_of_slim(modules: Iterable[str]) -> set[str]:
-    """Returns the public names of modules of tf-slim, none if it is not installed.
-
-    Args:
-      modules: As for `name_of_slim`.
-    """
+    """Returns the public names of modules of tf-slim, none if it is not installed."""
     try:
         slim()
     except ModuleNotFoundError:

@@ -15,16 +15,7 @@ v1 = tf.compat.v1
 
 
 def move_towards(variable: Any, value: Any, decay: Any) -> Any:
-    """Moves an average: m ← m − (1 − d)(m − x).
-
-    Args:
-      variable: The average m.
-      value: Tensor x of its shape.
-      decay: Weight d of the old average, in [0, 1].
-
-    Returns:
-      The assignment.
-    """
+    """Moves an average, in an assignment: m ← m − (1 − d)(m − x), with d in [0, 1]."""
     dtype = variable.dtype.base_dtype
     with v1.name_scope("AssignMovingAvg"), v1.colocate_with(variable):
         rate = tf.cast(tf.convert_to_tensor(1.0 - decay), dtype)

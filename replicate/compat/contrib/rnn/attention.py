@@ -75,15 +75,7 @@ class AttentionCellWrapper(rnn_cell.RNNCell):
         return self._attn_size
 
     def call(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: As `zero_state` made it, or the state of an earlier step.
-
-        Returns:
-          (output [batch, attn_size], new state).
-        """
+        """Makes one step from inputs [batch, input]: (output [batch, attn_size], new state)."""
         cell_state, attention, outputs = self._parts(state)
         outputs = tf.reshape(outputs, [-1, self._attn_length, self._attn_size])
         size = self._input_size or inputs.shape.as_list()[1]

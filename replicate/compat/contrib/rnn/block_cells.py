@@ -10,9 +10,46 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.compat.contrib.legacy_keras import rnn_cell
 from replicate.compat.contrib.rnn.linear import affine
-from replicate.compat.contrib.rnn.peepholes import known_width, lstm_variables
 
 v1 = tf.compat.v1
+
+
+def known_width(cell: str, shape: Any) -> int:
+    """Returns the last dimension of the inputs of a cell.
+
+    Raises:
+      ValueError: It is unknown.
+    """
+    dimensions = tf.TensorShape(shape)
+    width = dimensions.as_list()[-1] if dimensions.rank else None
+    if width is None:
+        raise ValueError(f"{cell} needs inputs whose last dimension is known, got {shape}.")
+    return int(width)
+
+
+def lstm_variables(layer: Any, width: int, units: int, peepholes: bool) -> list[Any]:
+    """Makes the variables of an LSTM cell for inputs of a width.
+
+    Returns:
+      [kernel, bias], or [kernel, bias, w_i_diag, w_f_diag, w_o_diag].
+    """
+    zeros = v1.zeros_initializer()
+    variables = [
+        layer.add_weight("kernel", [width + units, 4 * units]),
+        layer.add_weight("bias", [4 * units], initializer=zeros),
+    ]
+    for gate in "ifo" if peepholes else "":
+        variables.append(layer.add_weight(f"w_{gate}_diag", [units]))
+    return variables
+
+
+def block_arguments(variables: list[Any]) -> dict[str, Tensor]:
+    """Returns the arguments w, b, wci, wcf and wco of the operations, from `lstm_variables`."""
+    kernel, bias, *peepholes = map(tf.convert_to_tensor, variables)
+    if not peepholes:
+        peepholes = [tf.zeros([bias.shape.as_list()[0] // 4], bias.dtype)] * 3
+    wci, wcf, wco = peepholes
+    return {"w": kernel, "b": bias, "wci": wci, "wcf": wcf, "wco": wco}
 
 
 class LSTMBlockCell(rnn_cell.RNNCell):
@@ -66,14 +103,7 @@ class LSTMBlockCell(rnn_cell.RNNCell):
         self.built = True
 
     def call(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: (c, h), each [batch, units].
-
-        Returns:
-          (output [batch, units], the new state).
+        """Makes one step from inputs [batch, input] and a state (c, h), each [batch, units].
 
         Raises:
           ValueError: The state is not a pair.
@@ -154,15 +184,7 @@ class GRUBlockCell(rnn_cell.RNNCell):
         self.built = True
 
     def call(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: [batch, units].
-
-        Returns:
-          (output, new state), both [batch, units].
-        """
+        """Makes one step from inputs [batch, input] and a state [batch, units], the next output."""
         w_ru, b_ru, w_c, b_c = map(tf.convert_to_tensor, self._of_cell)
         reset, update = tf.split(tf.sigmoid(affine([inputs, state], w_ru, b_ru)), 2, axis=1)
         new = tf.tanh(affine([inputs, reset * state], w_c, b_c))

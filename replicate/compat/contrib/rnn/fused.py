@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.compat.contrib.legacy_keras import layers, rnn_cell
-from replicate.compat.contrib.rnn.peepholes import block_arguments, known_width, lstm_variables
+from replicate.compat.contrib.rnn.block_cells import block_arguments, known_width, lstm_variables
 
 v1 = tf.compat.v1
 
@@ -42,12 +42,7 @@ class FusedRNNCellAdaptor(FusedRNNCell):
     """A fused RNN made of a cell."""
 
     def __init__(self, cell: Any, use_dynamic_rnn: bool = False) -> None:
-        """Keeps the cell.
-
-        Args:
-          cell: A cell.
-          use_dynamic_rnn: True to run it by `tf.nn.dynamic_rnn`, False by `tf.nn.static_rnn`.
-        """
+        """Keeps the cell, which `tf.nn.dynamic_rnn` or `tf.nn.static_rnn` runs."""
         self._cell = cell
         self._dynamic = use_dynamic_rnn
 
@@ -82,7 +77,6 @@ class TimeReversedFusedRNN(FusedRNNCell):
     """A fused RNN that runs from the last time to the first one."""
 
     def __init__(self, cell: Any) -> None:
-        """Keeps the fused RNN that runs forward."""
         self._cell = cell
 
     def __call__(
@@ -131,13 +125,9 @@ class LSTMBlockWrapper(layers.Layer):
         dtype: Any = None,
         sequence_length: Any = None,
     ) -> tuple[Any, Any]:
-        """Runs over all times.
+        """Runs over all times, with the arguments of `FusedRNNCell`.
 
-        Args:
-          inputs: As for `FusedRNNCell`, like the rest.
-          initial_state: (c, h), each [batch, units].
-          dtype: Type of the zeros.
-          sequence_length: Lengths, [batch]. Outputs after the end of a sequence are 0.
+        The state is (c, h), each [batch, units]. Outputs after the end of a sequence are 0.
 
         Returns:
           (outputs, LSTMStateTuple).

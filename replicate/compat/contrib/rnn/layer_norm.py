@@ -71,15 +71,7 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
         return self._num_units
 
     def call(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
-        """Makes one step.
-
-        Args:
-          inputs: [batch, input].
-          state: (c, h), each [batch, units].
-
-        Returns:
-          (output [batch, units], the new state).
-        """
+        """Makes one step from inputs [batch, input] and a state (c, h), each [batch, units]."""
         cell, hidden = state
         gates = linear([inputs, hidden], 4 * self._num_units, not self._layer_norm)
         add, new, forget, output = tf.split(gates, 4, axis=1)

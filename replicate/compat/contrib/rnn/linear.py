@@ -63,13 +63,7 @@ def linear(
 
 
 def affine(inputs: Sequence[Tensor], kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """Maps the concatenation of inputs.
-
-    Args:
-      inputs: Tensors [batch, size].
-      kernel: [sum of the sizes, output].
-      bias: [output], or None.
-    """
+    """Maps the concatenation of inputs [batch, size] by a kernel [sum of the sizes, output]."""
     outputs = tf.matmul(inputs[0] if len(inputs) == 1 else tf.concat(inputs, 1), kernel)
     return outputs if bias is None else tf.nn.bias_add(outputs, bias)
 

@@ -64,18 +64,9 @@ def stack_bidirectional_dynamic_rnn(
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Runs layers of `tf.nn.bidirectional_dynamic_rnn`.
 
-    Args:
-      cells_fw: As for `stack_bidirectional_rnn`, like all that is not named here.
-      cells_bw: Backward cell of each layer.
-      inputs: [batch, time, input].
-      initial_states_fw: First state of each forward cell.
-      initial_states_bw: First state of each backward cell.
-      dtype: Type of the zeros.
-      sequence_length: Lengths, [batch].
-      parallel_iterations: Times that may run at once.
-      time_major: True for inputs and outputs [time, batch, …].
-      scope: Scope of the variables.
-      swap_memory: True to keep values for the gradients in the CPU's memory.
+    The arguments are those of that function; cells and first states are given for each layer, as to
+    `stack_bidirectional_rnn`. Inputs are [batch, time, input], with `time_major` [time, batch,
+    input].
 
     Returns:
       (outputs, last states forward, last states backward).

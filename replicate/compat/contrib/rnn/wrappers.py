@@ -47,13 +47,7 @@ class OutputProjectionWrapper(_Wrapper):
         activation: Callable[[Tensor], Tensor] | None = None,
         reuse: bool | None = None,
     ) -> None:
-        """Keeps the settings.
-
-        Args:
-          cell: A cell.
-          output_size: Size of the outputs.
-          activation: Of the outputs, None for none.
-          reuse: True to share the variables of a cell in the same scope.
+        """Keeps the settings: the size of the outputs, and their activation, None for none.
 
         Raises:
           TypeError: It is no cell.
@@ -87,14 +81,7 @@ class InputProjectionWrapper(_Wrapper):
         input_size: int | None = None,
         reuse: bool | None = None,
     ) -> None:
-        """Keeps the settings.
-
-        Args:
-          cell: A cell.
-          num_proj: Size of the cell's inputs.
-          activation: Of the cell's inputs, None for none.
-          input_size: Has no effect.
-          reuse: True to share the variables of a cell in the same scope.
+        """Keeps the settings: the size of the cell's inputs, and their activation, None for none.
 
         Raises:
           TypeError: It is no cell.
@@ -125,12 +112,7 @@ class EmbeddingWrapper(_Wrapper):
     ) -> None:
         """Keeps the settings.
 
-        Args:
-          cell: A cell.
-          embedding_classes: Number of ids.
-          embedding_size: Size of the embeddings.
-          initializer: Of the embeddings. None for that of the scope, else uniform in ±√3.
-          reuse: True to share the variables of a cell in the same scope.
+        Without initializer it is that of the scope, else uniform in ±√3.
 
         Raises:
           TypeError: It is no cell.
@@ -143,12 +125,7 @@ class EmbeddingWrapper(_Wrapper):
         self._initializer = initializer
 
     def call(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Makes one step.
-
-        Args:
-          inputs: Ids, [batch] or [batch, 1].
-          state: State of the cell.
-        """
+        """Makes one step from ids, [batch] or [batch, 1]."""
         with v1.device("/cpu:0"):
             start = self._initializer or v1.get_variable_scope().initializer
             start = start or v1.random_uniform_initializer(-(3**0.5), 3**0.5)

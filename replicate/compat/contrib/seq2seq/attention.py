@@ -28,7 +28,15 @@ class AttentionMechanism(abc.ABC):
 
 
 class _Attention(AttentionMechanism):
-    """An attention mechanism over a memory, whose state is the last alignments."""
+    """An attention mechanism over a memory, whose state is the last alignments.
+
+    Attributes:
+      memory_layer: Layer that makes keys of the memory.
+      query_layer: Layer of the query, or None.
+      values: The memory, 0 after the end of each sequence, [batch, time, size].
+      keys: Keys of the memory, [batch, time, units].
+      batch_size: Number of sequences.
+    """
 
     def __init__(
         self,
@@ -43,42 +51,17 @@ class _Attention(AttentionMechanism):
         dtype: Any,
     ) -> None:
         self.dtype = tf.as_dtype(dtype or tf.float32)
-        self._memory_layer = memory_layer
-        self._query_layer = query_layer
+        self.memory_layer = memory_layer
+        self.query_layer = query_layer
         self._probability = probability_fn or tf.nn.softmax
         self._mask_value = -np.inf if score_mask_value is None else score_mask_value
         with v1.name_scope(None, f"{name}Init", tf.nest.flatten(memory)):
-            self._values, self._lengths = _masked(memory, lengths)
-            self._keys = memory_layer(self._values)
+            self.values, self._lengths = _masked(memory, lengths)
+            self.keys = memory_layer(self.values)
             if custom_key_value_fn is not None:
-                self._keys, self._values = custom_key_value_fn(self._keys, self._values)
-            self._batch_size = self._keys.shape.as_list()[0] or tf.shape(self._keys)[0]
-            self._size = self._keys.shape.as_list()[1] or tf.shape(self._keys)[1]
-
-    @property
-    def memory_layer(self) -> Any:
-        """Layer that makes keys of the memory."""
-        return self._memory_layer
-
-    @property
-    def query_layer(self) -> Any:
-        """Layer of the query, or None."""
-        return self._query_layer
-
-    @property
-    def values(self) -> Tensor:
-        """The memory, 0 after the end of each sequence, [batch, time, size]."""
-        return self._values
-
-    @property
-    def keys(self) -> Tensor:
-        """Keys of the memory, [batch, time, units]."""
-        return self._keys
-
-    @property
-    def batch_size(self) -> Any:
-        """Number of sequences."""
-        return self._batch_size
+                self.keys, self.values = custom_key_value_fn(self.keys, self.values)
+            self.batch_size = self.keys.shape.as_list()[0] or tf.shape(self.keys)[0]
+            self._size = self.keys.shape.as_list()[1] or tf.shape(self.keys)[1]
 
     @property
     def alignments_size(self) -> Any:
@@ -91,12 +74,7 @@ class _Attention(AttentionMechanism):
         return self._size
 
     def initial_alignments(self, batch_size: Any, dtype: Any) -> Tensor:
-        """Returns zeros, [batch, time].
-
-        Args:
-          batch_size: Number of sequences.
-          dtype: Type of the alignments.
-        """
+        """Returns zeros, [batch, time]."""
         return tf.zeros([batch_size, self._size], dtype)
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Tensor:
@@ -159,11 +137,7 @@ class LuongAttention(_Attention):
         self._scale = scale
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Aligns a query with the memory.
-
-        Args:
-          query: [batch, num_units].
-          state: State of the last step.
+        """Aligns a query [batch, num_units] with the memory.
 
         Returns:
           (shares [batch, time], next state).
@@ -172,13 +146,13 @@ class LuongAttention(_Attention):
           ValueError: The query has another size than the keys.
         """
         with v1.variable_scope(None, "luong_attention", [query]):
-            depth, units = query.shape.as_list()[-1], self._keys.shape.as_list()[-1]
+            depth, units = query.shape.as_list()[-1], self.keys.shape.as_list()[-1]
             if depth != units:
                 raise ValueError(
                     f"LuongAttention got queries of {depth} units, the outputs of the cell, but "
                     f"its keys have {units}: set num_units={depth}."
                 )
-            score = tf.squeeze(tf.matmul(self._keys, tf.expand_dims(query, 2)), 2)
+            score = tf.squeeze(tf.matmul(self.keys, tf.expand_dims(query, 2)), 2)
             if self._scale:
                 start = v1.ones_initializer()
                 score *= v1.get_variable("attention_g", [], query.dtype, initializer=start)
@@ -207,16 +181,7 @@ class BahdanauAttention(_Attention):
     ) -> None:
         """Makes keys of a memory.
 
-        Args:
-          num_units: Size of keys and queries.
-          memory: As for `LuongAttention`, like all that is not named here.
-          memory_sequence_length: Lengths.
-          normalize: True to normalize attention_v.
-          probability_fn: Makes shares of scores.
-          score_mask_value: Score after the end of a sequence.
-          dtype: Type of the variables.
-          custom_key_value_fn: Changes keys and values.
-          name: Name of the operations.
+        The arguments are those of `LuongAttention`. `normalize` is True to normalize attention_v.
         """
         kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
@@ -234,18 +199,14 @@ class BahdanauAttention(_Attention):
         self._normalize = normalize
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Aligns a query with the memory.
-
-        Args:
-          query: [batch, size].
-          state: State of the last step.
+        """Aligns a query [batch, size] with the memory.
 
         Returns:
           (shares [batch, time], next state).
         """
         with v1.variable_scope(None, "bahdanau_attention", [query]):
-            processed = self._query_layer(query)
-            hidden = self._keys + tf.expand_dims(processed, 1)
+            processed = self.query_layer(query)
+            hidden = self.keys + tf.expand_dims(processed, 1)
             vector = v1.get_variable("attention_v", [self._num_units], query.dtype)
             if self._normalize:
                 vector, hidden = self._normalized(vector, hidden)
@@ -261,12 +222,7 @@ class BahdanauAttention(_Attention):
 
 
 def hardmax(logits: Tensor, name: str | None = None) -> Tensor:
-    """Returns 1 at the largest entry of each row, and 0 elsewhere.
-
-    Args:
-      logits: [batch, classes].
-      name: Name of the operations.
-    """
+    """Returns 1 at the largest entry of each row of [batch, classes], and 0 elsewhere."""
     with v1.name_scope(name, "Hardmax", [logits]):
         logits = tf.convert_to_tensor(logits)
         return tf.one_hot(tf.argmax(logits, -1), tf.shape(logits)[-1], dtype=logits.dtype)

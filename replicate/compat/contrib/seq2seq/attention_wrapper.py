@@ -37,11 +37,7 @@ class AttentionWrapperState(
     """
 
     def clone(self, **kwargs: Any) -> "AttentionWrapperState":
-        """Returns the state with other fields.
-
-        Args:
-          **kwargs: New values. Tensors get the static shape of those that they replace.
-        """
+        """Returns the state with other fields. Tensors get the static shape of the old ones."""
 
         def shaped(earlier: Any, later: Any) -> Any:
             if tf.is_tensor(earlier) and tf.is_tensor(later):
@@ -258,13 +254,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
 def compute_attention(
     mechanism: Any, output: Tensor, state: Any, layer: Any
 ) -> tuple[Tensor, Tensor, Any]:
-    """Reads a memory.
-
-    Args:
-      mechanism: Attention mechanism.
-      output: Query, the output of a cell.
-      state: State of the mechanism.
-      layer: Layer of query and reading, or None.
+    """Reads a memory by a query, the output of a cell. The layer, if any, mixes both.
 
     Returns:
       (attention, alignments, next state of the mechanism).

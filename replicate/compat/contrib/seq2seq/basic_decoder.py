@@ -82,10 +82,6 @@ class BasicDecoder(Decoder):
 def check_cell(decoder: str, cell: Any) -> None:
     """Refuses what is no cell.
 
-    Args:
-      decoder: Name of the decoder, for the message.
-      cell: A cell.
-
     Raises:
       TypeError: It is none.
     """
@@ -96,10 +92,6 @@ def check_cell(decoder: str, cell: Any) -> None:
 def check_layer(decoder: str, layer: Any) -> None:
     """Refuses what is no layer.
 
-    Args:
-      decoder: Name of the decoder, for the message.
-      layer: A layer or None.
-
     Raises:
       TypeError: It is neither.
     """
@@ -108,12 +100,7 @@ def check_layer(decoder: str, layer: Any) -> None:
 
 
 def output_size(cell: Any, layer: Any) -> Any:
-    """Returns the size of a cell's outputs, of a layer's if there is one.
-
-    Args:
-      cell: A cell.
-      layer: A layer or None.
-    """
+    """Returns the size of a cell's outputs, of a layer's if there is one."""
     if layer is None:
         return cell.output_size
     batch = tf.TensorShape([None])

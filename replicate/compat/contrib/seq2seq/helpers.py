@@ -253,14 +253,9 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         softmax_temperature: Any = None,
         seed: int | None = None,
     ) -> None:
-        """Keeps the embedding.
+        """Keeps the embedding; ids and embedding are as for `GreedyEmbeddingHelper`.
 
-        Args:
-          embedding: As for `GreedyEmbeddingHelper`, like the next two.
-          start_tokens: First id of each sequence.
-          end_token: Id that ends a sequence.
-          softmax_temperature: Divides the logits, None for 1.
-          seed: Seed of the draws.
+        `softmax_temperature` divides the logits, None for 1. `seed` is that of the draws.
 
         Raises:
           ValueError: start_tokens is not a vector, or end_token not a scalar.
@@ -344,11 +339,7 @@ class InferenceHelper(Helper):
 
 
 def embedding_fn(embedding: Any) -> Callable[[Tensor], Tensor]:
-    """Returns a function of ids.
-
-    Args:
-      embedding: The function, or the params of `tf.nn.embedding_lookup`.
-    """
+    """Returns a function of ids: the given one, or one that looks up `tf.nn.embedding_lookup`."""
     if callable(embedding):
         return embedding
     return lambda ids: tf.nn.embedding_lookup(embedding, ids)

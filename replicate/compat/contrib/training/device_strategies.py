@@ -42,12 +42,7 @@ class RandomStrategy:
     """Chooses a task at random."""
 
     def __init__(self, num_ps_tasks: int, seed: int = 0) -> None:
-        """Seeds the choice.
-
-        Args:
-          num_ps_tasks: Number of tasks.
-          seed: Any number.
-        """
+        """Seeds the choice."""
         self._tasks = num_ps_tasks
         self._random = random.Random(seed)  # noqa: S311
 
@@ -61,12 +56,7 @@ class GreedyLoadBalancingStrategy:
     """Chooses the task with the least load so far, the first one of several."""
 
     def __init__(self, num_tasks: int, load_fn: Callable[[Any], float]) -> None:
-        """Starts without load.
-
-        Args:
-          num_tasks: Number of tasks.
-          load_fn: Function of an operation to its load, such as `byte_size_load_fn`.
-        """
+        """Starts without load. `load_fn` gives that of an operation, as `byte_size_load_fn`."""
         self._load_fn = load_fn
         self._loads = [0.0] * num_tasks
 

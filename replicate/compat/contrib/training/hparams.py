@@ -43,11 +43,7 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Adds a hyper-parameter.
-
-        Args:
-          name: Name, which must be new.
-          value: First value. It gives the type: that of the value or of a list's first element.
+        """Adds a hyper-parameter, whose type is that of the value or of a list's first element.
 
         Raises:
           ValueError: The name is taken, or the value is an empty list.
@@ -65,10 +61,6 @@ class HParams:
 
     def set_hparam(self, name: str, value: Any) -> None:
         """Sets a hyper-parameter to a value of its type.
-
-        Args:
-          name: Its name.
-          value: New value, a list if the first value was one.
 
         Raises:
           KeyError: There is no such hyper-parameter.
@@ -89,12 +81,6 @@ class HParams:
 
     def parse(self, values: str) -> "HParams":
         """Sets hyper-parameters from a text such as "rate=0.1,layers=[64,32],layers[0]=16".
-
-        Args:
-          values: Assignments, separated by commas.
-
-        Returns:
-          Itself.
 
         Raises:
           ValueError: The text cannot be read, names an unknown hyper-parameter, or gives one a

@@ -9,9 +9,7 @@ import tensorflow as tf
 import replicate
 from replicate.canned.columns.column_cache import ColumnCache, MissingFeatureError
 from replicate.canned.columns.column_kinds import dense_columns, linear_columns, scope_name
-from replicate.canned.columns.column_lookup import look_up
-from replicate.canned.columns.column_state import ColumnState
-from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.canned.columns.column_tensors import ColumnState, ColumnTensors, look_up
 from replicate.canned.columns.input_layer import input_layer
 from replicate.canned.columns.linear_model import linear_model
 from replicate.errors import ArgumentTypeError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.canned.kmeans.points import points_of
+from replicate.canned.kmeans.model import points_of
 from replicate.canned.kmeans.settings import kmeans_settings
 
 v1 = tf.compat.v1

@@ -7,9 +7,12 @@ import pytest
 import tensorflow as tf
 
 from replicate.errors import ModelDirInUseError
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import (
+    FencedModelDir,
+    last_writer,
+    write_state,
+)
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
-from replicate.estimator.checkpoints.state_file import last_writer, write_state
 from replicate.estimator.lease.claim import claim_lease
 
 v1 = tf.compat.v1

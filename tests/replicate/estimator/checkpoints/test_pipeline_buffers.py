@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.pipeline_buffers import (
+from replicate.estimator.checkpoints.pipeline_record import (
     large_buffers,
+    pipeline_ops,
     sizes_to_feed,
     unseeded_inputs,
 )
-from replicate.estimator.checkpoints.pipeline_record import pipeline_ops
 
 v1 = tf.compat.v1
 

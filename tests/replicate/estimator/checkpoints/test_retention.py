@@ -17,7 +17,7 @@ from replicate.estimator.checkpoints.retention import (
 )
 from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.log import log
-from replicate.saved.optional_state import OptimizerState
+from replicate.saved.checkpoint_names import OptimizerState
 
 v1 = tf.compat.v1
 # One child process imports TensorFlow and forks one process per run, which the parent kills.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from replicate.errors import CheckpointError, SaveError
 from replicate.estimator.checkpoints import free_space
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir, write_state
 from replicate.estimator.checkpoints.free_space import (
     SMALL_FILES_BYTES,
     check_free_space,
@@ -18,7 +18,6 @@ from replicate.estimator.checkpoints.free_space import (
     saved_bytes,
 )
 from replicate.estimator.checkpoints.save_errors import save_errors
-from replicate.estimator.checkpoints.state_file import write_state
 
 v1 = tf.compat.v1
 FULL = "/disk/a; No space left on device"

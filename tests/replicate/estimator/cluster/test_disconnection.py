@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from replicate.estimator.cluster import disconnection, server_session
-from replicate.estimator.cluster.disconnection import close_connections, disconnect_at_the_end
+from replicate.estimator.cluster import connections, server_session
+from replicate.estimator.cluster.connections import close_connections, disconnect_at_the_end
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def at_the_end(monkeypatch):
     def register(function, *arguments):
         calls.append(lambda: function(*arguments))
 
-    monkeypatch.setattr(disconnection.atexit, "register", register)
+    monkeypatch.setattr(connections.atexit, "register", register)
     monkeypatch.setattr(server_session, "END_SECS", 0.05)
     return calls
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from replicate.estimator.files import OptionalFiles
 from replicate.estimator.hooks import event_file
 from replicate.estimator.hooks.event_file import EventFile, EventFiles
 from replicate.estimator.hooks.metric_lines import METRICS_FILE, append_metrics
-from replicate.estimator.optional_files import OptionalFiles
 
 v1 = tf.compat.v1
 

@@ -12,15 +12,16 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replicate.estimator import Estimator, RunConfig
-from replicate.estimator.hooks import graph_text as module
+from replicate.estimator.hooks import graph_files as module
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.graph_files import (
     GraphFiles,
     WrittenGraph,
     graph_digest,
+    graph_text,
     graph_without_data,
+    is_text_of,
 )
-from replicate.estimator.hooks.graph_text import graph_text, is_text_of
 from replicate.estimator.hooks.saving import build_saver
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn

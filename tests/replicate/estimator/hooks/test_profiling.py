@@ -6,8 +6,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.hooks.op_costs import OpCost, add_costs, cost_table
-from replicate.estimator.hooks.profiling import ProfileHook
+from replicate.estimator.hooks.profiling import OpCost, ProfileHook, add_costs, cost_table
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook

@@ -12,8 +12,8 @@ from replicate.errors import ModelDirInUseError
 from replicate.estimator.lease import claim, writer_lease
 from replicate.estimator.lease.claim import LeaseObserver, claim_lease, is_held
 from replicate.estimator.lease.lease_folder import make_folder, newest_number, write_content
-from replicate.estimator.lease.lease_record import LeaseRecord, parse_record
 from replicate.estimator.lease.process_identity import ProcessIdentity, has_ended, this_process
+from replicate.estimator.lease.writer_lease import LeaseRecord, parse_record
 
 ELSEWHERE = this_process()._replace(host="node9", boot="of node9")
 RECORD = LeaseRecord(

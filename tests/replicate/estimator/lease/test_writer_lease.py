@@ -12,9 +12,8 @@ from replicate.estimator.lease.lease_folder import (
     remove_folder,
     write_content,
 )
-from replicate.estimator.lease.lease_record import LeaseRecord, parse_record
 from replicate.estimator.lease.process_identity import ProcessIdentity, this_process
-from replicate.estimator.lease.writer_lease import WriterLease
+from replicate.estimator.lease.writer_lease import LeaseRecord, WriterLease, parse_record
 
 
 @pytest.fixture(autouse=True)
