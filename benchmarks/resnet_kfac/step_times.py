@@ -54,12 +54,8 @@ def registered_logits(
 ) -> Any:
     """Builds a network, registers it, and returns the logits of all images.
 
-    Args:
-      network: The network.
-      images: [batch, side, side, 3].
-      layers: Layer collection.
-      curvature_share: Share of the images that K-FAC's averages are made of. Below 1, the network
-        is built for these first, with the same weights.
+    With a `curvature_share` below 1 the network is built twice: for the images of which averages
+    are made, and for all.
     """
     if curvature_share == 1:
         logits = network.logits(images)
@@ -79,12 +75,7 @@ def register(layers: kfac.LayerCollection, logits: Any) -> None:
 
 
 def make_kfac(layers: kfac.LayerCollection, **settings: bool) -> Any:
-    """Returns K-FAC as the benchmarks set it for residual networks.
-
-    Args:
-      layers: Layer collection.
-      **settings: `spread_inverses` and `spread_first_inverses`.
-    """
+    """Returns K-FAC as the benchmarks set it for residual networks, with further settings."""
     return kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=INVERT_EVERY,
         cov_update_every=AVERAGE_EVERY,

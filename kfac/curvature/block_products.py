@@ -75,12 +75,13 @@ def product_or_identity(
     factor = block.identity_eigenvalue() ** function.degree
     given = as_tuple(vector)
     has_inverse = block.has_inverse()
-    if is_in_function() or any(isinstance(part, tf.IndexedSlices) for part in given):
-        product = as_tuple(multiply())
-        pairs = zip(product, scale(factor, given), strict=True)
-        parts = [choose(has_inverse, *pair) for pair in pairs]
-    else:
+    is_costly = any(each.inverses for each in block.factors)
+    is_sparse = any(isinstance(part, tf.IndexedSlices) for part in given)
+    if is_costly and not is_sparse and not is_in_function():
         parts = either(has_inverse, lambda: as_tuple(multiply()), lambda: scale(factor, given))
+    else:
+        pairs = zip(as_tuple(multiply()), scale(factor, given), strict=True)
+        parts = [choose(has_inverse, *pair) for pair in pairs]
     return tuple(parts) if block.has_bias else parts[0]
 
 

@@ -59,6 +59,7 @@ def test_product_of_a_block_without_inverse(graph, session, control_flow, functi
         has_inverse=lambda: tf.identity(has_inverse),
         identity_eigenvalue=lambda: 4.0,
         has_bias=True,
+        factors=[types.SimpleNamespace(inverses=["inverse"])],
     )
     products = v1.get_variable("products", initializer=0, use_resource=True)
 
@@ -91,7 +92,10 @@ def v1_control_flow():
 
 def test_sparse_product_of_a_block_without_inverse(graph, session):
     block = types.SimpleNamespace(
-        has_inverse=lambda: tf.constant(False), identity_eigenvalue=lambda: 4.0, has_bias=False
+        has_inverse=lambda: tf.constant(False),
+        identity_eigenvalue=lambda: 4.0,
+        has_bias=False,
+        factors=[types.SimpleNamespace(inverses=["inverse"])],
     )
     vector = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
     found = session.run(product_or_identity(block, INVERSE, vector, lambda: vector))
