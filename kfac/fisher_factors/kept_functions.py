@@ -109,7 +109,11 @@ class KeepingFactor(FisherFactor):
           dampings: d by name, shape [] each: at least those of `dampings`.
           averages: Values of averages by the factor's name.
         """
-        return self._functions.updated(self.value_of(averages), dampings)
+        return self._functions.updated(self._matrix_of(averages), dampings)
+
+    def _matrix_of(self, averages: Known) -> Tensor:
+        """Returns the matrix whose functions are kept, of the given average or the current one."""
+        return self.value_of(averages)
 
 
 def unsupported_error(function: object, place: str, known: str, remedy: str) -> ValueError:

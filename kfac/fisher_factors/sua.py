@@ -14,21 +14,19 @@ References:
 """
 
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, Known, Moment, Sources, checked_size
+from kfac.fisher_factors.base import Known, Moment, Sources, checked_size
 from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.patches.geometry import ConvGeometry, channels_last
-from kfac.state import Change
 
 
 @typing.final
@@ -223,13 +221,6 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
         if function not in {ITSELF, INVERSE}:
             raise self._unsupported(function)
 
-    def updated_inverses(
-        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
-    ) -> list[Change]:
-        """Inverts Σ + d·I; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
-        """
-        return self._functions.updated(self.value_of(averages)[:-1], dampings)
+    def _matrix_of(self, averages: Known) -> Tensor:
+        """Returns Σ."""
+        return self.value_of(averages)[:-1]
