@@ -32,6 +32,12 @@ LARGEST_BATCH = 16 * BATCH_SIZE
 GROWTH = 120.0
 """Steps in which growing batches grow by a factor of e, up to `LARGEST_BATCH`."""
 
+CURVATURE_PART = 4
+"""One in so many examples of a growing batch makes the curvature, but `BATCH_SIZE` at least.
+
+Martens & Grosse (2015), arXiv:1503.05671, §8, use a part of the batch, too.
+"""
+
 UNITS = (100, 50, 25, 2)
 """Units of the encoder's layers for the digits. The decoder mirrors them."""
 
@@ -87,12 +93,15 @@ class Program:
             step = v1.train.create_global_step()
             batch = _draw(data, seed, _growing(step) if optimizer == GROWING else BATCH_SIZE)
             layers = kfac.LayerCollection()
-            loss = _loss(problem, batch, layers)
+            registered = _curvature_part(batch) if optimizer == GROWING else batch
+            loss = _loss(problem, registered, layers)
 
             def loss_of(examples: Any) -> Any:
                 with v1.variable_scope(v1.get_variable_scope(), reuse=True):
                     return _loss(problem, examples)
 
+            if optimizer == GROWING:
+                loss = loss_of(batch)
             whole_loss = loss_of(_evaluated(data))
             self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
@@ -155,6 +164,13 @@ def _growing(step: Any) -> Any:
     """Returns the examples in the batch of a step, int32 []."""
     size = BATCH_SIZE * tf.exp(tf.cast(step, tf.float32) / GROWTH)
     return tf.cast(tf.minimum(size, float(LARGEST_BATCH)), tf.int32)
+
+
+def _curvature_part(batch: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Returns the examples of a growing batch that make averages and quadratic models."""
+    images, labels = batch
+    count = tf.maximum(BATCH_SIZE, tf.shape(labels)[0] // CURVATURE_PART)
+    return images[:count], labels[:count]
 
 
 def _draw(data: tuple[Any, Any], seed: int, size: Any) -> tuple[Any, Any]:
