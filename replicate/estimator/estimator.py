@@ -50,6 +50,7 @@ from replicate.estimator.predicting import (
 )
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.run_settings import plain_session_config
 from replicate.estimator.session_options import begin_graph
 from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.towers import towers_of
@@ -609,7 +610,7 @@ def _config_with_model_dir(config: RunConfig | None, model_dir: Path | None) -> 
     if config.model_dir is None:
         changes["model_dir"] = chosen
     if config.session_config is None:
-        changes["session_config"] = v1.ConfigProto(allow_soft_placement=True)
+        changes["session_config"] = plain_session_config()
     return config.replace(**changes)
 
 

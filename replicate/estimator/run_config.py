@@ -83,7 +83,8 @@ class RunConfig:
         and the last step are always saved. If both intervals are None or 0, because at least one
         was given as None or 0, nothing is saved.
       session_config: A ConfigProto. Without one, a task in a cluster has options with device
-        filters; otherwise this is None, and an Estimator fills in options for soft placement.
+        filters; otherwise this is None, and an Estimator fills in options. Both allow soft
+        placement, and let TensorFlow's optimizations pass over a graph once, not twice.
       keep_checkpoint_max: Checkpoints kept in the directory, 0 or None to keep all.
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, each with a line of

@@ -8,7 +8,7 @@ values.
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,11 +75,22 @@ def changed_intervals(changes: Mapping[str, Any]) -> dict[str, Any]:
     return _one_interval({**(dict.fromkeys(INTERVALS) if given else {}), **changes})
 
 
+def plain_session_config(filters: Sequence[str] = ()) -> Any:
+    """Returns the session options of a run that has none of its own, with device filters.
+
+    As in `tf.estimator`, TensorFlow's optimizations pass over a graph once, not twice.
+    """
+    options = v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+    rewrites = options.graph_options.rewrite_options
+    rewrites.meta_optimizer_iterations = type(rewrites).ONE
+    return options
+
+
 def default_session_config(cluster: ClusterConfig) -> Any:
     """Returns the session options of a task in a cluster; None for a process on its own."""
     if cluster.target is not None or not cluster.cluster_spec.jobs:
         return None
-    return v1.ConfigProto(allow_soft_placement=True, device_filters=device_filters(cluster))
+    return plain_session_config(device_filters(cluster))
 
 
 def device_filters(cluster: ClusterConfig) -> list[str]:

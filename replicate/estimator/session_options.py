@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from model_deploy.devices import local_devices
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.run_settings import device_filters
+from replicate.estimator.run_settings import device_filters, plain_session_config
 from replicate.roles import CHIEFS
 
 v1 = tf.compat.v1
@@ -15,11 +15,11 @@ v1 = tf.compat.v1
 def complete_config(session_config: v1.ConfigProto | None) -> Any:
     """Returns a copy of the options that has the number of logical CPU devices of the process.
 
-    Without options it allows soft placement. Without the number, TensorFlow gives a session one CPU
+    Without options they are `plain_session_config`. Without the number, TensorFlow gives a session one CPU
     device. It comes from the settings of TensorFlow, so that no GPU is initialised. Logical GPUs
     are not copied: options of a session split GPUs by `gpu_options.experimental.virtual_devices`.
     """
-    completed = v1.ConfigProto(allow_soft_placement=True)
+    completed = plain_session_config()
     if session_config is not None:
         completed.CopyFrom(session_config)
     if "CPU" not in completed.device_count:

@@ -382,7 +382,10 @@ def test_config_of_a_subclass_reaches_model_fn(linear, tmp_path):
 def test_config_of_an_estimator_has_a_session_config(linear, tmp_path):
     assert RunConfig().session_config is None
     estimator = Estimator(linear.model_fn, tmp_path, RunConfig())
-    assert estimator.config.session_config.allow_soft_placement
+    filled_in = estimator.config.session_config
+    rewrites = filled_in.graph_options.rewrite_options
+    assert filled_in.allow_soft_placement
+    assert rewrites.meta_optimizer_iterations == rewrites.ONE, "as in tf.estimator"
     own = v1.ConfigProto(intra_op_parallelism_threads=1)
     estimator = Estimator(linear.model_fn, tmp_path, RunConfig(session_config=own))
     assert estimator.config.session_config == own

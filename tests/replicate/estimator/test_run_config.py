@@ -255,6 +255,11 @@ def test_cluster_can_be_given(monkeypatch):
     assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
 
 
+def optimizer_iterations(options):
+    rewrites = options.graph_options.rewrite_options
+    return rewrites.NumIterationsType.Name(rewrites.meta_optimizer_iterations)
+
+
 def test_session_config_of_a_task_has_its_device_filters(monkeypatch):
     expected = {
         ("chief", 0): ["/job:ps", "/job:chief"],
@@ -265,6 +270,7 @@ def test_session_config_of_a_task_has_its_device_filters(monkeypatch):
         set_tf_config(monkeypatch, cluster=CLUSTER, task={"type": role, "index": index})
         found = RunConfig().session_config
         assert (list(found.device_filters), found.allow_soft_placement) == (filters, True)
+        assert optimizer_iterations(found) == "ONE", "as in tf.estimator"
     set_tf_config(monkeypatch, cluster=CLUSTER, task={"type": "evaluator", "index": 0})
     assert RunConfig().session_config is None
     given = v1.ConfigProto(allow_soft_placement=False)
