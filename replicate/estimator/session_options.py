@@ -15,9 +15,10 @@ v1 = tf.compat.v1
 def complete_config(session_config: v1.ConfigProto | None) -> Any:
     """Returns a copy of the options that has the number of logical CPU devices of the process.
 
-    Without options they are `plain_session_config`. Without the number, TensorFlow gives a session one CPU
-    device. It comes from the settings of TensorFlow, so that no GPU is initialised. Logical GPUs
-    are not copied: options of a session split GPUs by `gpu_options.experimental.virtual_devices`.
+    Without options they are `plain_session_config`. Without the number, TensorFlow gives a session
+    one CPU device. It comes from the settings of TensorFlow, so that no GPU is initialised. Logical
+    GPUs are not copied: options of a session split GPUs by
+    `gpu_options.experimental.virtual_devices`.
     """
     completed = plain_session_config()
     if session_config is not None:
