@@ -132,11 +132,30 @@ def extract_patches(images: Tensor, geometry: ConvGeometry) -> Tensor:
     [batch, locations..., entries · channels]. Its last axis is in the order of the filter's axes,
     channel fastest, like a filter reshaped to [entries · channels, outputs].
     """
+    if max(geometry.kernel) == max(geometry.strides) == 1:
+        return images
+    if geometry.rank == 2 and max(geometry.strides) > 1:
+        return _extract_with_strides(images, geometry)
+    return _extract_by_slices(images, geometry)
+
+
+def _extract_with_strides(images: Tensor, geometry: ConvGeometry) -> Tensor:
+    # Slices with steps are slower than this op: on a CPU 2 to 6 times, for filters of 3 and 7 rows.
+    sizes, strides, rates = (
+        [1, *values, 1] for values in (geometry.kernel, geometry.strides, geometry.dilations)
+    )
+    return tf.raw_ops.ExtractImagePatches(
+        images=images, ksizes=sizes, strides=strides, rates=rates, padding=geometry.padding
+    )
+
+
+def _extract_by_slices(images: Tensor, geometry: ConvGeometry) -> Tensor:
     last = geometry._replace(channels_first=False)
     sizes = spatial_sizes(images, last)
     dimensions = range(geometry.rank)
     padding = [padding_before_and_after(sizes[d], d, last) for d in dimensions]
-    padded = tf.pad(images, [[0, 0], *padding, [0, 0]])
+    is_padded = any(zeros != (0, 0) for zeros in padding)
+    padded = tf.pad(images, [[0, 0], *padding, [0, 0]]) if is_padded else images
     spans = [(output_size(sizes[d], d, last) - 1) * geometry.strides[d] + 1 for d in dimensions]
     everything = slice(None)
     pieces = []
