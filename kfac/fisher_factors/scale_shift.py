@@ -9,7 +9,9 @@ Both factors take the arguments of `FisherFactor`, and:
   shapes: Shape of the scale, and that of the shift if there is one.
 """
 
+import functools
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +21,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
 from kfac.linalg import tensor_ops
+from kfac.linalg.shared_functions import SharedFunction
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shape of the scale, and that of the shift if there is one."""
@@ -51,7 +54,7 @@ def _num_entries(shapes: Shapes) -> int:
     return sum(map(_product, shapes))
 
 
-def _example_gradients(tensors: tuple[Tensor, Tensor], shapes: Shapes, dtype: DType) -> Tensor:
+def _example_gradients(tensors: Sequence[Tensor], shapes: Shapes, dtype: DType) -> Tensor:
     """Returns r [N, entries of scale and shift]."""
     x, g = (tf.cast(t, dtype) for t in tensors)
     parts = [per_example_sum(x * g, shapes[0])]
@@ -104,5 +107,19 @@ class ScaleAndShiftDiagonalFactor(DiagonalFactor):
         return _num_entries(self._shapes)
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        r = _example_gradients(tensors, self._shapes, self.dtype)
-        return Moment(tf.reduce_sum(tf.square(r), axis=0), tensor_ops.num_rows(r))
+        specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
+        (squares,) = _sum_of_squares(specs, self._shapes, self.dtype)(*tensors)
+        return Moment(squares, tensor_ops.num_rows(tensors[0]))
+
+
+@functools.cache
+def _sum_of_squares(
+    specs: tuple[tf.TensorSpec, ...], shapes: Shapes, dtype: DType
+) -> SharedFunction:
+    """Returns Σ r² [entries of scale and shift] over the examples, of (x, g)."""
+
+    def compute(*tensors: Tensor) -> Tensor:
+        r = _example_gradients(tensors, shapes, dtype)
+        return tf.reduce_sum(tf.square(r), axis=0)
+
+    return SharedFunction(compute, specs, name="squares")
