@@ -51,7 +51,7 @@ from kfac.linalg.damped_functions import (
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.registration.registered_model import RegisteredModel
-from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
+from kfac.state import Assignment, Change, assign_all, assign_if, group, make_counter, read, run_if
 
 v1 = tf.compat.v1
 
@@ -398,10 +398,10 @@ class FisherEstimator:
         places = self._instantiate().placement.inv
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
 
-    def _updated_averages(
+    def _update_averages(
         self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
-    ) -> list[Change]:
-        """Returns changes that fold a batch into some averages; into none if it is not finite.
+    ) -> Operation:
+        """Returns an op that folds a batch into some averages; into none if it is not finite.
 
         Args:
           indices: Which factors.
@@ -416,12 +416,13 @@ class FisherEstimator:
             # The sums are on the device of the update.
             devices = [self._sums.variables[index].device for index in indices]
             statistics, taken = self._sums.taken(indices)
-            return [*fold_statistics(factors, devices, statistics, decay), *taken]
+            folded = fold_statistics(factors, devices, statistics, decay)
+            return group(*folded, assign_all(taken))
         plan = self._instantiate()
         devices = [plan.placement.cov[index].compute for index in indices]
         batch = Batch(substitutes(plan.backward, backward), backward.is_finite)
         used = Assignment(plan.sample_step, backward.next_step)
-        return [*fold_batch(factors, devices, batch, decay), used]
+        return group(*fold_batch(factors, devices, batch, decay), assign_all([used]))
 
     @property
     def inverse_devices(self) -> list[str]:
@@ -448,13 +449,13 @@ class FisherEstimator:
         self.make_vars()
         plan = self._instantiate()
 
-        def updated(backward: BackwardPass) -> list[Change]:
-            return self._updated_averages(range(len(self.factors)), backward, should_decay)
+        def update(backward: BackwardPass) -> Operation:
+            return self._update_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
             if self._sums:
-                return assign_if(due, lambda: updated(plan.backward))
-            return self._timed_statistics(due, updated)
+                return run_if(due, lambda: update(plan.backward))
+            return self._timed_statistics(due, update)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -470,29 +471,30 @@ class FisherEstimator:
         plan = self._instantiate()
         sums = self._sums = self._sums or BatchSums(self.factors, plan.placement.cov)
 
-        def added(backward: BackwardPass) -> list[Change]:
+        def add(backward: BackwardPass) -> Operation:
             changes = sums.added(substitutes(plan.backward, backward), backward.is_finite)
-            return [*changes, Assignment(plan.sample_step, backward.next_step)]
+            return assign_all([*changes, Assignment(plan.sample_step, backward.next_step)])
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            return self._timed_statistics(due, added)
+            return self._timed_statistics(due, add)
 
     def _timed_statistics(
-        self, due: Tensor | bool, changes: Callable[[BackwardPass], Sequence[Change]]
+        self, due: Tensor | bool, update: Callable[[BackwardPass], Operation]
     ) -> Operation:
         plan = self._instantiate()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
-        finish = functools.partial(self.times.end, "covariance", start)
 
-        def compute() -> Sequence[Change]:
+        def timed() -> Operation:
             backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
             # Changes wait for the time to be read, but not what they are made of, save in a branch.
             with v1.control_dependencies([start]):
                 is_finite = tf.identity(backward.is_finite)
-            return changes(backward._replace(is_finite=is_finite))
+            return self.times.end(
+                "covariance", start, update(backward._replace(is_finite=is_finite))
+            )
 
         with v1.control_dependencies([] if due is True else [start]):
-            return assign_if(due, compute, finish)
+            return run_if(due, timed)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""
@@ -542,7 +544,7 @@ class FisherEstimator:
 
         def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
             with v1.name_scope(f"{name}/cov_update_{index}"):
-                return assign_all(self._updated_averages([index], plan.backward, should_decay))
+                return self._update_averages([index], plan.backward, should_decay)
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):

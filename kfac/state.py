@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
-from kfac.linalg.shared_constants import shared_constant
+from kfac.linalg.shared_constants import made_once, shared_constant
 from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
@@ -75,7 +75,7 @@ def make_variable(
         if callable(initial):
             return initial()
         if initial == 0:
-            return initial_zeros(shape, dtype)
+            return shared_zeros(shape, dtype, device)
         return tf.fill(shape, tf.cast(tf.constant(initial, tf.float64), dtype))
 
     with v1.name_scope(None), v1.device(device):
@@ -100,6 +100,20 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
     zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
     return tf.fill(shape, tf.cast(zero, dtype))
+
+
+def shared_zeros(shape: Sequence[int], dtype: DType, device: str) -> Tensor:
+    """Returns the zeros that all resource variables of a shape begin with.
+
+    Until they are assigned they have their memory in common, and none is filled for each of them.
+
+    Args:
+      shape: Static shape.
+      dtype: Their dtype.
+      device: The device of the variables; "" leaves it to the surrounding device scope.
+    """
+    key = "zeros", tuple(shape), dtype
+    return made_once(key, device, lambda: initial_zeros(shape, dtype))
 
 
 def make_counter(name: str, device: str = "") -> Variable:
@@ -193,14 +207,10 @@ def assign_if(
         variables of `make_variable` only.
       finish: Called once, likewise, with the op that makes the changes; returns one that follows.
     """
-
-    def change() -> Operation:
-        return finish(assign_all(compute()))
-
-    return change() if condition is True else run_if(condition, change)
+    return run_if(condition, lambda: finish(assign_all(compute())))
 
 
-def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
+def run_if(condition: Tensor | bool, make_op: Callable[[], Operation]) -> Operation:
     """Returns an op that runs another only when it is wanted.
 
     In a graph the operations wait for one that is dead when they are not wanted, and so do not run.
@@ -208,10 +218,12 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     they are a branch, since TensorFlow lets whatever uses the same variables later wait for them.
 
     Args:
-      condition: bool [].
+      condition: bool []. A Python True means always and builds no branch.
       make_op: Called once, perhaps inside a branch, so it must not make variables. What it makes
         can assign resource variables, but in a function no reference variables.
     """
+    if condition is True:
+        return make_op()
     if is_in_function():
         return _run_in_branch(condition, make_op)
     otherwise, wanted = _branches(condition, "run_if")

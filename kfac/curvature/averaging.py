@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor
+from kfac._types import DType, Operation, Scalar, Tensor
 from kfac.curvature.shared_work import batch_moments
 from kfac.fisher_factors.base import FisherFactor, Substitutes
-from kfac.fisher_factors.moving_average import Tally
 from kfac.linalg import tensor_ops
-from kfac.state import Change
 from kfac.workers import agreed, current_workers
 
 v1 = tf.compat.v1
@@ -34,7 +32,7 @@ class Batch(NamedTuple):
 
 def fold_batch(
     factors: Sequence[FisherFactor], devices: Sequence[str], batch: Batch, ema_decay: Scalar
-) -> list[Change]:
+) -> list[Operation]:
     """Folds a batch into averages, unless a loss or one of the statistics is not finite.
 
     Several workers fold the statistic of the batches of all, so that all are computed at once.
@@ -43,8 +41,7 @@ def fold_batch(
     device, so the memory for them is needed only once. A factor that cannot predict if its
     statistic will be finite computes it before, even if it is large.
 
-    Returns the changes of the factors' `cov_variables`, factor after factor. `ema_decay` is β, the
-    weight of the past.
+    Returns an op for each factor. `ema_decay` is β, the weight of the past.
     """
     if current_workers() is not None:
         moments = batch_moments(factors, devices, batch.substitutes)
@@ -67,20 +64,19 @@ def fold_batch(
     if checked:
         finite.append(tensor_ops.all_finite_in(checked))
     accept = tensor_ops.all_true(finite)
-    scalars = _shared_scalars(factors, devices, accept, ema_decay)
-    changes: list[Change] = []
-    large: dict[str, list[Change]] = {}
-    for factor, device, early, shared in zip(factors, devices, known, scalars, strict=True):
+    decays = _decays(factors, devices, ema_decay)
+    updates: list[Operation] = []
+    large: dict[str, list[Operation]] = {}
+    for factor, device, early, decay in zip(factors, devices, known, decays, strict=True):
         with v1.device(device):
             if early is not None:
-                changes += factor.updated_average(early, accept, shared.decay, tally=shared.tally)
+                updates.append(factor.update_average(early, accept, decay))
                 continue
-            before = [change.value for change in large.get(device, [])]
-            with v1.control_dependencies([accept, *before]):
+            with v1.control_dependencies([accept, *large.get(device, [])]):
                 late = factor.batch_statistic(batch.substitutes)
-            large[device] = factor.updated_average(late, accept, shared.decay, tally=shared.tally)
-            changes += large[device]
-    return changes
+            large[device] = [factor.update_average(late, accept, decay)]
+            updates += large[device]
+    return updates
 
 
 def fold_statistics(
@@ -89,11 +85,11 @@ def fold_statistics(
     statistics: Sequence[Tensor],
     ema_decay: Scalar,
     is_finite: Tensor | None = None,
-) -> list[Change]:
+) -> list[Operation]:
     """Folds a statistic of each factor into averages, unless one of them is not finite.
 
-    Nothing is folded either if `is_finite`, bool [], is false. Returns the changes of the factors'
-    `cov_variables`, factor after factor. `ema_decay` is β, the weight of the past.
+    Nothing is folded either if `is_finite`, bool [], is false. Returns an op for each factor.
+    `ema_decay` is β, the weight of the past.
     """
     checked = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
@@ -101,36 +97,23 @@ def fold_statistics(
             checked.append(factor.entries_to_check(statistic))
     known = [] if is_finite is None else [is_finite]
     accept = tensor_ops.all_true([*known, tensor_ops.all_finite_in(checked)])
-    scalars = _shared_scalars(factors, devices, accept, ema_decay)
-    changes: list[Change] = []
-    for factor, device, statistic, shared in zip(
-        factors, devices, statistics, scalars, strict=True
-    ):
+    decays = _decays(factors, devices, ema_decay)
+    updates: list[Operation] = []
+    for factor, device, statistic, decay in zip(factors, devices, statistics, decays, strict=True):
         with v1.device(device):
-            changes += factor.updated_average(statistic, accept, shared.decay, tally=shared.tally)
-    return changes
+            updates.append(factor.update_average(statistic, accept, decay))
+    return updates
 
 
-class _Scalars(NamedTuple):
-    """Scalars of a factor's update: β in its dtype; the new weight and the number of refusals."""
-
-    decay: Tensor
-    tally: Tally
-
-
-def _shared_scalars(
-    factors: Sequence[FisherFactor], devices: Sequence[str], accept: Tensor, ema_decay: Scalar
-) -> list[_Scalars]:
-    """Returns the scalars of each factor, those on the same device computed together."""
-    together: dict[tuple[str, DType], list[int]] = {}
-    for index, (factor, device) in enumerate(zip(factors, devices, strict=True)):
-        together.setdefault((device, factor.dtype), []).append(index)
-    found: dict[int, _Scalars] = {}
-    for (device, dtype), indices in together.items():
-        with v1.device(device):
-            beta, omega = (tensor_ops.as_scalar(x, dtype) for x in (ema_decay, 1))
-            weights = tf.stack([factors[index].read_weight() for index in indices])
-            tally = Tally.of(weights, accept, beta, omega)
-            for index, weight in zip(indices, tf.unstack(tally.weight), strict=True):
-                found[index] = _Scalars(beta, Tally(weight, tally.refusals))
-    return [found[index] for index in range(len(factors))]
+def _decays(
+    factors: Sequence[FisherFactor], devices: Sequence[str], ema_decay: Scalar
+) -> list[Scalar]:
+    """Returns β of each factor: a number, or a Tensor [] for all of a dtype on a device."""
+    (value,) = tensor_ops.known_or_scalars([ema_decay], tf.float64)
+    found: dict[tuple[str, DType], Scalar] = {}
+    for factor, device in zip(factors, devices, strict=True):
+        if (device, factor.dtype) not in found:
+            with v1.device(device):
+                is_known = isinstance(value, (int, float))
+                found[device, factor.dtype] = value if is_known else tf.cast(value, factor.dtype)
+    return [found[device, factor.dtype] for factor, device in zip(factors, devices, strict=True)]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.moving_average import MovingAverage, Tally
+from kfac.fisher_factors.moving_average import MovingAverage
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
@@ -28,6 +28,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.linear_operator import LinearOperator
+from kfac.linalg.shared_constants import shared_constant
 from kfac.moved_names import with_moved_attributes
 from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all
@@ -385,7 +386,10 @@ class FisherFactor(abc.ABC):
 
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        mean = moment.total / tensor_ops.as_scalar(moment.count, self.dtype)
+        total, count = moment
+        if isinstance(count, int):
+            count = shared_constant(count, [], self.dtype, total.device)
+        mean = total / tensor_ops.as_scalar(count, self.dtype)
         return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
 
     def _source_moment(self, towers: Sequence[Any]) -> Moment:
@@ -419,24 +423,18 @@ class FisherFactor(abc.ABC):
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
         return statistic
 
-    def updated_average(
-        self,
-        statistic: Tensor,
-        accept: Tensor,
-        ema_decay: Scalar,
-        ema_weight: Scalar = 1.0,
-        tally: Tally | None = None,
-    ) -> list[Change]:
-        """Adds a batch to the average; returns the changes of `cov_variables`.
+    def update_average(
+        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
+    ) -> Operation:
+        """Returns an op that adds a batch to the average.
 
         Args:
           statistic: C of `cov_shape`.
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
-          tally: The new weight and count of refusals, if they are known already.
         """
-        return self._average.updated(statistic, accept, ema_decay, ema_weight, tally)
+        return self._average.update(statistic, accept, ema_decay, ema_weight)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
         """Returns an op that adds this batch to the average, if its statistic is finite.
@@ -447,7 +445,7 @@ class FisherFactor(abc.ABC):
         """
         statistic = self.batch_statistic()
         accept = self.is_finite(statistic)
-        return assign_all(self.updated_average(statistic, accept, ema_decay, ema_weight))
+        return self.update_average(statistic, accept, ema_decay, ema_weight)
 
 
 def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:

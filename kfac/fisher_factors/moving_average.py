@@ -3,30 +3,49 @@
 Knows nothing of layers or towers. Called by `kfac.fisher_factors.base`.
 """
 
+import functools
+import numbers
 import typing
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor, Variable
+from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
-from kfac.state import Addition, Assignment, Change, make_counter, make_variable, read
+from kfac.linalg.shared_updates import SharedUpdate
+from kfac.state import make_counter, make_variable, read
 
-v1 = tf.compat.v1
 
+@functools.cache
+def _fold(dtype: DType, decay: float | None, ema_weight: float | None) -> SharedUpdate:
+    """Returns the update of S, w and the count of refusals by a statistic, if it is accepted.
 
-class Tally(NamedTuple):
-    """The new weight w, shape [], or [n] for n averages, and refusals, int64 [], 1 if refused."""
+    β and ω are known numbers, or else further arguments [] in this order.
+    """
 
-    weight: Tensor
-    refusals: Tensor
-
-    @classmethod
-    def of(cls, weight: Tensor, accept: Tensor, beta: Tensor, omega: Tensor) -> "Tally":
-        """Computes them from the old w, the choice (bool []), and the weights β and ω, shape []."""
+    def compute(
+        total: Tensor,
+        weight: Tensor,
+        refused: Tensor,
+        new: Tensor,
+        accept: Tensor,
+        *scalars: Tensor,
+    ) -> None:
+        unknown = iter(scalars)
+        beta = tf.constant(decay, dtype) if decay is not None else next(unknown)
+        omega = tf.constant(ema_weight, dtype) if ema_weight is not None else next(unknown)
+        gains = (new if ema_weight == 1 else omega * new), omega
+        for variable, gain in zip((total, weight), gains, strict=True):
+            old = tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype)
+            value = tensor_ops.choose(accept, beta * old + gain, old)
+            tf.raw_ops.AssignVariableOp(resource=variable, value=value)
         refusals = tf.cast(tf.logical_not(accept), tf.int64)
-        return cls(tensor_ops.choose(accept, beta * weight + omega, weight), refusals)
+        tf.raw_ops.AssignAddVariableOp(resource=refused, value=refusals)
+
+    number = tf.TensorSpec([], dtype)
+    unknown = [number for known in (decay, ema_weight) if known is None]
+    specs = tf.TensorSpec(None, dtype), tf.TensorSpec([], tf.bool), *unknown
+    return SharedUpdate(compute, 3, specs, name="fold")
 
 
 @typing.final
@@ -65,32 +84,20 @@ class MovingAverage:
         """Reads S/w now; NaN before the first update."""
         return read(self.total) / self.read_weight()
 
-    def updated(
-        self,
-        statistic: Tensor,
-        accept: Tensor,
-        ema_decay: Scalar,
-        ema_weight: Scalar,
-        tally: Tally | None = None,
-    ) -> list[Change]:
-        """Adds a statistic C to the average; returns the changes of `variables`.
+    def update(
+        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar
+    ) -> Operation:
+        """Returns an op that adds a statistic C to the average.
 
         If `accept`, bool [], is false, the batch is counted as refused and changes nothing else. β
-        is `ema_decay` and ω `ema_weight`. A `tally` that is not given is found here.
+        is `ema_decay` and ω `ema_weight`.
         """
-        total, weight, refused = self._variables
-        beta = tensor_ops.as_scalar(ema_decay, total.dtype)
-        is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
-        new = statistic if is_one else tensor_ops.as_scalar(ema_weight, total.dtype) * statistic
-        # All but the choice is computed early: `accept` is known only once all statistics are.
-        old = read(total)
-        with v1.control_dependencies([new]):
-            past = beta * old
-        if tally is None:
-            omega = tensor_ops.as_scalar(ema_weight, total.dtype)
-            tally = Tally.of(self.read_weight(), accept, beta, omega)
-        return [
-            Assignment(total, tensor_ops.choose(accept, past + new, old)),
-            Assignment(weight, tally.weight),
-            Addition(refused, tally.refusals),
+        dtype = self.total.dtype.base_dtype
+        scalars = [x() if callable(x) else x for x in (ema_decay, ema_weight)]
+        known = [float(x) if isinstance(x, numbers.Real) else None for x in scalars]
+        unknown = [
+            tensor_ops.as_scalar(x, dtype)
+            for x, is_known in zip(scalars, known, strict=True)
+            if is_known is None
         ]
+        return _fold(dtype, *known)(self._variables, statistic, accept, *unknown)

@@ -1,6 +1,6 @@
-"""Constants that a graph has once, whatever needs them: each one is an operation."""
+"""Tensors that a graph has once, whatever needs them: each one is an operation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import tensorflow as tf
 
@@ -15,17 +15,21 @@ def shared_constant(value: float, shape: Sequence[int], dtype: DType, device: st
     It waits for nothing. It is made in no name scope, and in no branch. The device "" leaves that
     to the scopes of the first call.
     """
+    key = value, tuple(shape), dtype
+    return made_once(key, device, lambda: tf.constant(value, dtype, list(shape)))
+
+
+def made_once(key: Hashable, device: str, make: Callable[[], Tensor]) -> Tensor:
+    """Returns what a function makes, the same for equal keys and devices; outside of graphs anew.
+
+    The Tensor depends on no other. It is made as `shared_constant` is.
+    """
     if tf.executing_eagerly():
-        return _made(value, shape, dtype)
-    kept = v1.get_default_graph().get_collection_ref((shared_constant,))
+        return make()
+    kept = v1.get_default_graph().get_collection_ref((made_once,))
     if not kept:
         kept.append({})
-    key = value, tuple(shape), dtype, device
-    if key not in kept[0]:
+    if (key, device) not in kept[0]:
         with v1.control_dependencies(None), v1.name_scope("kfac/constant/"), v1.device(device):
-            kept[0][key] = _made(value, shape, dtype)
-    return kept[0][key]
-
-
-def _made(value: float, shape: Sequence[int], dtype: DType) -> Tensor:
-    return tf.constant(value, dtype, list(shape))
+            kept[0][key, device] = make()
+    return kept[0][key, device]

@@ -220,7 +220,7 @@ def fold(factors, averaged_rows, session):
 
     def run(arrays, has_finite_loss=True):
         batch = Batch(substitutes, is_finite)
-        update = assign_all(fold_batch(factors, DEVICES, batch, 0.5))
+        update = tf.group(*fold_batch(factors, DEVICES, batch, 0.5))
         feed = dict(zip(averaged_rows, arrays, strict=True))
         session.run(update, {**feed, is_finite: has_finite_loss})
         averages = [factor.value for factor in factors]
@@ -309,7 +309,7 @@ def reaches(op, other):
 
 def test_statistics_are_folded_by_all_or_none(factors, session):
     statistics = [v1.placeholder(tf.float64, factor.cov_shape) for factor in factors]
-    update = assign_all(fold_statistics(factors, DEVICES, statistics, 0.5))
+    update = tf.group(*fold_statistics(factors, DEVICES, statistics, 0.5))
     session.run(v1.global_variables_initializer())
     values = [np.eye(3), np.eye(4), 3 * np.eye(3)]
     session.run(update, dict(zip(statistics, values, strict=True)))

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from kfac.fisher_factors import Damping, FisherFactor, FullyConnectedKroneckerFactor, base
 from kfac.fisher_factors.moving_average import MovingAverage
-from kfac.state import assign_all
 
 v1 = tf.compat.v1
 
@@ -180,7 +179,7 @@ def average(graph):
 
 def test_refused_batch_changes_nothing(average, session):
     statistic = tf.eye(2, dtype=tf.float64)
-    update = assign_all(average.updated(statistic, tf.constant(False), 0.8, 1.0))
+    update = average.update(statistic, tf.constant(False), 0.8, 1.0)
     session.run(v1.global_variables_initializer())
     session.run(update)
     total, weight, refused = session.run(average.variables)
@@ -189,7 +188,7 @@ def test_refused_batch_changes_nothing(average, session):
 
 def test_constant_statistic_is_its_own_average(average, session):
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = assign_all(average.updated(tf.constant(statistic), tf.constant(True), 0.8, 0.5))
+    update = average.update(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
     session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(average.read())).all()
     for weight in (0.5, 0.9):
