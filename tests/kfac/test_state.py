@@ -149,6 +149,19 @@ def test_initial_zeros_are_not_kept(graph, session, largest_constant):
     np.testing.assert_array_equal(session.run(variable), np.zeros([30, 40]))
 
 
+def test_variables_begin_with_the_same_zeros_and_change_alone(graph, session):
+    first, second = (state.make_variable(name, [30, 40], tf.float32, "/cpu:0") for name in "ab")
+    assert first.initializer.inputs[1] is second.initializer.inputs[1]
+    other = state.make_variable("c", [30, 40], tf.float32, "/cpu:1")
+    assert other.initializer.inputs[1] is not first.initializer.inputs[1]
+    session.run([first.initializer, second.initializer])
+    ones = tf.ones([30, 40])
+    session.run(state.assign_all([state.Addition(first, ones)]))
+    session.run(first.assign_add(ones))
+    found = session.run([first, second])
+    np.testing.assert_array_equal(found, np.stack([np.full([30, 40], 2), np.zeros([30, 40])]))
+
+
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_value_that_is_not_always_wanted(graph, session, use_resource):
     source = v1.Variable(0, dtype=tf.int64, use_resource=use_resource)

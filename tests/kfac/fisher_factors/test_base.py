@@ -198,5 +198,26 @@ def test_constant_statistic_is_its_own_average(average, session):
         np.testing.assert_allclose(found, weight, rtol=1e-14)
 
 
+def test_decay_and_weight_that_only_the_run_knows(average, session):
+    decay, weight = v1.placeholder(tf.float64, []), v1.placeholder(tf.float32, [])
+    statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
+    update = average.update(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
+    session.run(v1.global_variables_initializer())
+    for fed in ((0.5, 2.0), (0.25, 4.0)):
+        session.run(update, dict(zip((decay, weight), fed, strict=True)))
+    total, found, _ = session.run(average.variables)
+    assert found == 0.25 * 2 + 4
+    np.testing.assert_array_equal(total, found * statistic)
+
+
+def test_an_update_is_one_operation_of_a_device(graph):
+    average = MovingAverage()
+    average.make_variables("fc/input", [3], tf.float32, "/cpu:1")
+    before = len(graph.get_operations())
+    update = average.update(tf.ones([3]), tf.constant(True), 0.5, 1.0)
+    assert len(graph.get_operations()) == before + 3  # Two are the arguments.
+    assert update.device == "/device:CPU:1"
+
+
 def test_no_variables_before_they_are_made():
     assert MovingAverage().variables == ()
