@@ -335,11 +335,10 @@ class FisherEstimator:
         products = []
         for block, vector, device in zip(blocks, vectors, devices, strict=True):
             with v1.device(device):
-                multiply = functools.partial(block.multiply_function, function, vector, transpose)
                 products.append(
-                    product_or_identity(block, function, vector, multiply)
+                    product_or_identity(block, function, vector, transpose)
                     if from_identity
-                    else multiply()
+                    else block.multiply_function(function, vector, transpose)
                 )
         return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
 

@@ -6,7 +6,8 @@ estimator.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -65,13 +66,17 @@ def join_blocks(
 
 
 def product_or_identity(
-    block: FisherBlock, function: MatrixFunction, vector: Any, multiply: Callable[[], Any]
+    block: FisherBlock, function: MatrixFunction, vector: Any, transpose: bool = False
 ) -> Any:
     """Returns a product with a block, or with damped identity matrices before it has its inverse.
 
-    The block defines the damping of the identity matrices. `multiply` returns the product with the
-    same function of the block. The vector is structured as the block's parameters.
+    The block defines the damping of the identity matrices. The vector is structured as the block's
+    parameters.
     """
+    product = block.product_or_identity(function, vector, transpose)
+    if product is not None:
+        return product
+    multiply = functools.partial(block.multiply_function, function, vector, transpose)
     factor = block.identity_eigenvalue() ** function.degree
     given = as_tuple(vector)
     has_inverse = block.has_inverse()

@@ -216,6 +216,22 @@ class FisherBlock(abc.ABC):
           ValueError: f is not registered, or the approximation does not allow it.
         """
 
+    def product_or_identity(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters | None:
+        """Returns the product, or before the inverse is known that with damped identity matrices.
+
+        Returns None if the block has no faster way than to compute them one by one; see
+        `kfac.curvature.block_products.product_or_identity`.
+
+        Args:
+          function: f, as for `multiply_function`.
+          vector: v, shaped as the parameters.
+          transpose: True to multiply by the transpose.
+        """
+        del function, vector, transpose
+        return None
+
     @abc.abstractmethod
     def identity_eigenvalue(self) -> Scalar:
         """Returns the eigenvalue that the damped block has if its factors are identity matrices.

@@ -79,14 +79,14 @@ def _root(damping: Scalar) -> Scalar:
 class KroneckerOperator(typing.NamedTuple):
     """The function V ↦ c·L V Rᵀ, or c·Lᵀ V R if transposed.
 
-    L [inputs, inputs] is `left` and of `dtype`, R [outputs, outputs] is `right`, and c, shape [],
-    is `scale`.
+    L [inputs, inputs] is `left`, R [outputs, outputs] is `right`, c, a number or a Tensor [], is
+    `scale`. `dtypes` are those of L and R.
     """
 
     left: LinearOperator
     right: LinearOperator
-    scale: Tensor
-    dtype: DType
+    scale: Scalar
+    dtypes: tuple[DType, DType]
     transpose: bool
 
     @property
@@ -103,10 +103,10 @@ class KroneckerOperator(typing.NamedTuple):
 
         X is [r, inputs], D [r, outputs]. The product has the dtype of D.
         """
-        left = self.left.right(tf.cast(x, self.dtype), not self.transpose)
-        right = self.right.right(tf.cast(d, self.scale.dtype), not self.transpose)
-        scaled = self.scale * right
-        product = tf.matmul(tf.cast(left, self.scale.dtype), scaled, transpose_a=True)
+        first, second = self.dtypes
+        left = self.left.right(tf.cast(x, first), not self.transpose)
+        scaled = self._scaled(self.right.right(tf.cast(d, second), not self.transpose))
+        product = tf.matmul(tf.cast(left, second), scaled, transpose_a=True)
         return tf.cast(product, d.dtype)
 
     def multiply_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices | None:
@@ -117,9 +117,15 @@ class KroneckerOperator(typing.NamedTuple):
         return tf.IndexedSlices(values, slices.indices, slices.dense_shape)
 
     def _product(self, matrix: Tensor, left: LinearOperator) -> Tensor:
-        product = left.left(tf.cast(matrix, self.dtype), self.transpose)
-        product = self.right.right(tf.cast(product, self.scale.dtype), not self.transpose)
-        return tf.cast(self.scale * product, matrix.dtype)
+        first, second = self.dtypes
+        product = left.left(tf.cast(matrix, first), self.transpose)
+        product = self.right.right(tf.cast(product, second), not self.transpose)
+        return tf.cast(self._scaled(product), matrix.dtype)
+
+    def _scaled(self, product: Tensor) -> Tensor:
+        if isinstance(self.scale, (int, float)) and self.scale == 1:
+            return product
+        return as_scalar(self.scale, product.dtype) * product
 
 
 @typing.final

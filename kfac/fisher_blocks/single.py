@@ -11,11 +11,14 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_blocks.shared_products import diagonal_or_identity, inherits
 from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, with_shape
 from kfac.linalg.vectors import joined, parted
+from kfac.state import read
 
 
 class SingleFactorBlock(FisherBlock):
@@ -106,14 +109,37 @@ class SingleFactorBlock(FisherBlock):
           transpose: True to multiply by the transpose.
         """
         operator = self.factor.operator(function, self._own_damping())
-        params = as_tuple(self.params)
-        parts = [
-            with_shape(tf.convert_to_tensor(part), param.shape)
-            for part, param in zip(as_tuple(vector), params, strict=True)
-        ]
+        parts = self._dense_parts(vector)
         whole = joined(parts, self.factor.inverse_dtype).whole
         product = tuple(parted(operator.times(whole, transpose), parts))
         return product if self.has_bias else product[0]
+
+    def product_or_identity(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters | None:
+        """Returns the product in one op if M is diagonal; its transpose is the same."""
+        factor = self.factor
+        is_plain = inherits(self, SingleFactorBlock, "multiply_function", "has_inverse")
+        if not is_plain or not isinstance(factor, DiagonalFactor):
+            return None
+        if not inherits(factor, DiagonalFactor, "operator", "has_inverse", "value"):
+            return None
+        (damping,) = known_or_scalars([self._damping], factor.dtype)
+        products = diagonal_or_identity(
+            (read(factor.cov_variables[0]), factor.read_weight()),
+            self._dense_parts(vector),
+            damping,
+            self.identity_eigenvalue() ** function.degree,
+            function.degree,
+            factor.inverse_dtype,
+        )
+        return tuple(products) if self.has_bias else products[0]
+
+    def _dense_parts(self, vector: Parameters) -> list[Tensor]:
+        return [
+            with_shape(tf.convert_to_tensor(part), param.shape)
+            for part, param in zip(as_tuple(vector), as_tuple(self.params), strict=True)
+        ]
 
     def full_fisher_block(self) -> Tensor:
         """Returns M, undamped, [size, size]."""

@@ -17,12 +17,15 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_blocks.kronecker_product import KroneckerOperator, KroneckerProduct
+from kfac.fisher_blocks.shared_products import inherits, kronecker_or_identity
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.matrix import DiagonalFactor
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.linalg import low_rank, tensor_ops
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
+from kfac.state import is_in_function
 
 
 class TwoFactorBlock(FisherBlock):
@@ -167,13 +170,53 @@ class KroneckerBlock(TwoFactorBlock):
           The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
           with the same indices.
         """
-        product = self._product
-        a, g = product.factors
-        left, right = (f.operator(function, damping) for f, damping in product.pairs())
-        (times,) = known_or_scalars([product.times], g.inverse_dtype)
-        scale = as_scalar(times**function.degree, g.inverse_dtype)
-        operator = KroneckerOperator(left, right, scale, a.inverse_dtype, transpose)
+        a, g = self._product.factors
+        left, right = self._operators(function)
+        dtypes = a.inverse_dtype, g.inverse_dtype
+        operator = KroneckerOperator(left, right, self._scale(function), dtypes, transpose)
         return self._apply(operator, vector)
+
+    def product_or_identity(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters | None:
+        """Returns the product in one op if both f are kept as matrices, outside of functions.
+
+        It is that with identity matrices until both are known. Returns None for vectors that
+        `multiply_function` does not take as V.
+        """
+        is_general = is_in_function() or not self._keeps(function)
+        parts = as_tuple(vector)
+        if is_general or any(isinstance(part, tf.IndexedSlices) for part in parts):
+            return None
+        if low_rank.cheaper_row_product(vector) is not None:
+            return None
+        left, right = (operator.to_dense() for operator in self._operators(function))
+        eigenvalue = self.identity_eigenvalue() ** function.degree
+        scale = self._scale(function)
+        products = kronecker_or_identity((left, right), parts, scale, eigenvalue, transpose)
+        return tuple(products) if self.has_bias else products[0]
+
+    def _keeps(self, function: MatrixFunction) -> bool:
+        """Returns True if both factors keep f as a matrix, and no class changes the product."""
+        is_plain = inherits(
+            self, KroneckerBlock,
+            "multiply_function", "has_inverse", "_apply", "_as_matrix", "_as_parameters",
+        )  # fmt: skip
+        return is_plain and all(
+            isinstance(factor, MatrixFactor)
+            and inherits(factor, MatrixFactor, "operator", "has_inverse")
+            and function in (slot.function for slot in factor.inverses)
+            for factor in self._product.factors
+        )
+
+    def _operators(self, function: MatrixFunction) -> list[LinearOperator]:
+        return [f.operator(function, damping) for f, damping in self._product.pairs()]
+
+    def _scale(self, function: MatrixFunction) -> Scalar:
+        """Returns T^e, a number or a Tensor [] in the dtype of the inverse of G."""
+        product = self._product
+        (times,) = known_or_scalars([product.times], product.factors[1].inverse_dtype)
+        return times**function.degree
 
     def full_fisher_block(self) -> Tensor:
         """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""

@@ -17,6 +17,7 @@ from kfac.fisher_factors.kept_functions import KeepingFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
+from kfac.linalg.diagonal_power import damped_diagonal_power
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
@@ -140,11 +141,7 @@ class DiagonalFactor(FisherFactor):
           dtype: A floating-point dtype.
         """
         value = self.value
-        damped = value + tf.cast(damping.value(), value.dtype)
-        power = tf.math.reciprocal(damped) if exponent == -1 else damped**exponent
-        power = tf.cast(power, dtype)
-        usable = tensor_ops.all_finite_in([value, power])
-        return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))
+        return damped_diagonal_power(value, tf.cast(damping.value(), value.dtype), exponent, dtype)
 
     def updated_inverses(
         self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN

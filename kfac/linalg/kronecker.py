@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Parameters, Tensor
 from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.tensor_ops import static_size
 
 
 def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
@@ -52,7 +53,8 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
     the weight has these at its end, too.
     """
     if not isinstance(params, (tuple, list)):
-        return tf.reshape(params, [-1, params.shape[-1]])
+        columns = static_size(params, -1)
+        return tf.reshape(params, [-1, tf.shape(params)[-1] if columns is None else columns])
     weight, bias = params
     static = bias.shape.num_elements()
     matrix = tf.reshape(weight, [-1, tf.size(bias) if static is None else static])
@@ -60,8 +62,13 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
 
 
 def mat2d_to_layer_params(template: Parameters, matrix: Tensor) -> Parameters:
-    """Undoes `layer_params_to_mat2d`, for parameters with the static shapes of a template."""
+    """Undoes `layer_params_to_mat2d`, for parameters with the shapes of a template."""
     if not isinstance(template, (tuple, list)):
-        return tf.reshape(matrix, template.shape)
+        return _reshaped(matrix, template)
     weight, bias = template
-    return tf.reshape(matrix[:-1], weight.shape), tf.reshape(matrix[-1], bias.shape)
+    return _reshaped(matrix[:-1], weight), _reshaped(matrix[-1], bias)
+
+
+def _reshaped(tensor: Tensor, template: Parameters) -> Tensor:
+    static = template.shape
+    return tf.reshape(tensor, static if static.is_fully_defined() else tf.shape(template))

@@ -4,7 +4,7 @@ No state, no layers.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -97,6 +97,11 @@ def all_finite_in(tensors: Sequence[Tensor]) -> Tensor:
     return all_true(flags)
 
 
+def has_first_column(matrix: Tensor) -> Tensor:
+    """Returns bool [], true unless the first column of a matrix [n, m] is zero."""
+    return tf.reduce_any(tf.not_equal(matrix[:, 0], 0))
+
+
 def all_true(conditions: Sequence[Tensor]) -> Tensor:
     """Returns bool [], true if all of the given bool [] are, or if there are none.
 
@@ -108,6 +113,21 @@ def all_true(conditions: Sequence[Tensor]) -> Tensor:
         return conditions[0]
     with v1.device(conditions[0].device):
         return tf.reduce_all(tf.stack(list(conditions)))
+
+
+def sums() -> Callable[[Tensor], Tensor]:
+    """Returns a function that adds all entries of Tensors [...]. Those of equal rank share axes."""
+    made: dict[tuple[int, str], Tensor] = {}
+
+    def sum_of(tensor: Tensor) -> Tensor:
+        key = tensor.shape.rank, tensor.device
+        if key[0] is None:
+            return tf.reduce_sum(tensor)
+        if key not in made:
+            made[key] = tf.constant(list(range(key[0])), tf.int32)
+        return tf.reduce_sum(tensor, axis=made[key])
+
+    return sum_of
 
 
 def concatenated(parts: Sequence[Tensor]) -> Tensor:

@@ -78,10 +78,24 @@ def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
 
 def scale(coefficient: Scalar, vectors: Sequence[Vector]) -> list[Vector]:
     """Returns c·x, c being of shape []."""
-    return [
-        map_entries(lambda entry: tensor_ops.as_scalar(coefficient, entry.dtype) * entry, vector)
-        for vector in vectors
-    ]
+    scalar_like = scalars(coefficient)
+    return [map_entries(lambda entry: scalar_like(entry) * entry, vector) for vector in vectors]
+
+
+def scalars(coefficient: Scalar) -> Callable[[Tensor], Tensor]:
+    """Returns a function that returns c, shape [], in the dtype of a Tensor.
+
+    It makes one for each dtype and device. Call it within the device scope of the Tensor.
+    """
+    made: dict[tuple[DType, str], Tensor] = {}
+
+    def scalar_like(tensor: Tensor) -> Tensor:
+        key = tensor.dtype, tensor.device
+        if key not in made:
+            made[key] = tensor_ops.as_scalar(coefficient, tensor.dtype)
+        return made[key]
+
+    return scalar_like
 
 
 def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]) -> list[Tensor]:
@@ -121,10 +135,11 @@ def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DTyp
 
     Where both have a sparse part, its indices are the same.
     """
+    sum_of = tensor_ops.sums()
     products = []
     for x, y in zip(first, second, strict=True):
         left, right = _aligned(x, y)
-        products.append(tf.reduce_sum(tf.cast(left, dtype) * tf.cast(right, dtype)))
+        products.append(sum_of(tf.cast(left, dtype) * tf.cast(right, dtype)))
     return tf.add_n(products)
 
 

@@ -20,7 +20,8 @@ from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
-from kfac.linalg.packing import Packing, make_packing, no_packing
+from kfac.linalg.finite_steps import is_finite_step
+from kfac.linalg.packing import make_packing, no_packing
 from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
@@ -82,10 +83,11 @@ class _Update(NamedTuple):
     """One update, before it is made.
 
     Attributes:
-      changes: Amounts that are subtracted from the variables.
+      changes: Amounts that are subtracted from the variables, zero unless `is_made`.
       state: New values of velocities and of the momentum rule's variables.
       makes_step: bool [], true if this run makes a step; see `StepConditions`.
       is_finite: bool [], true if the update is finite.
+      is_made: bool [], true if both are.
       before: The variables and their values, if it may be taken back.
       prediction: Predicted change of the loss, by which the damping rule judges it.
       keep_change: Returns the assignment that keeps Δq, or nothing.
@@ -96,6 +98,7 @@ class _Update(NamedTuple):
     state: list[Assignment]
     makes_step: Tensor | bool
     is_finite: Tensor
+    is_made: Tensor
     before: list[Assignment]
     prediction: StepPrediction | None
     keep_change: Callable[[], list[Assignment]]
@@ -259,8 +262,10 @@ class KfacStep:
         return StepInputs(
             gradients=packed,
             variables=variables,
-            weights=lambda: packing.pack([read(variable) for variable in variables]),
-            velocities=_read_velocities(velocities, packing) if velocities else [],
+            weights=lambda: packing.pack([read(variable, copies=False) for variable in variables]),
+            velocities=packing.pack([read(velocity, not packs) for velocity in velocities])
+            if velocities
+            else [],
             packing=packing,
             precondition=precondition,
             multiply=lambda given: packing.pack(self._multiply(packing.unpack(given), variables)),
@@ -288,28 +293,23 @@ class KfacStep:
     ) -> _Update:
         """Computes a step, replaced by "no change" if it is not finite or not to be made."""
         step = self._rules.momentum.step(inputs)
-        changes = vectors.scale(step.rate, step.raw)
-        checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tensor_ops.all_finite_in([*map(vectors.entries, checked), *_other_values(step)])
+        raw = step.raw if step.whole is None else [step.whole]
+        is_finite = is_finite_step(step.rate, [*map(vectors.entries, raw)], _other_values(step))
         with v1.device(is_finite.device):
             is_made = tf.logical_and(is_finite, makes_step)
-        chosen = [
-            vectors.choose(is_made, new, old)
-            for new, old in zip(step.velocities, inputs.velocities, strict=True)
-        ]
         unpack = inputs.packing.unpack
-        new_velocities = list(map(Assignment, velocities, unpack(chosen))) if velocities else []
-        changes = _zero_unless(is_made, changes)
+        moved = map(Assignment, velocities, unpack(step.velocities)) if velocities else []
         may_reject, change = self._rules.damping.may_reject, self._rules.change
         model_change = change.known(step.model_change) if change else step.model_change
         prediction = self._rules.damping.predict(
             self.read_counter(), is_made, model_change, inputs.dtype
         )
         return _Update(
-            changes=unpack(changes),
-            state=[*new_velocities, *_unless(tf.logical_not(is_made), step.state)],
+            changes=unpack(_changes(is_made, step)),
+            state=[*moved, *step.state],
             makes_step=makes_step,
             is_finite=is_finite,
+            is_made=is_made,
             before=[Assignment(v, read(v)) for v in inputs.variables] if may_reject else [],
             prediction=prediction,
             keep_change=lambda: change.kept(is_made, prediction, model_change) if change else [],
@@ -348,16 +348,19 @@ class KfacStep:
         # As one, so that the ops that wait for them have one edge each and not hundreds.
         with v1.control_dependencies([group(*changed)]):
             verdict = self._rules.damping.verdict(update.prediction, self._estimator.times.read)
-            state, taken_back = update.state, []
+            is_kept, chosen = update.is_made, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
             if self._rules.damping.may_reject:
-                state = _unless(rejected, state)
                 take_back = functools.partial(assign_all, update.before)
-                taken_back.append(run_if(rejected, take_back))
+                chosen.append(run_if(rejected, take_back))
+                with v1.device(CPU):
+                    is_kept = tf.logical_and(is_kept, tf.logical_not(rejected))
+            if update.state:
+                chosen.append(run_if(is_kept, functools.partial(assign_all, update.state)))
             counts = self._counts(update, rejected)
             # Δq stays known even if the step is taken back, beside the ρ that it led to.
-            bookkeeping = assign_all([*state, *verdict.state, *update.keep_change(), *counts])
-        done = group(*changed, *taken_back, bookkeeping)
+            bookkeeping = assign_all([*verdict.state, *update.keep_change(), *counts])
+        done = group(*changed, *chosen, bookkeeping)
         return [done, self._estimator.times.end("apply", update.start, done)]
 
     def _counts(self, update: _Update, rejected: Tensor) -> list[Assignment]:
@@ -418,36 +421,22 @@ class _DescentThen(v1.train.GradientDescentOptimizer):
         return super()._finish(self._follow(update_ops), name_scope)
 
 
-def _read_velocities(velocities: Sequence[Variable], packing: Packing) -> list[Tensor]:
-    # Joining copies: a velocity changes only after the new one was computed from the joined ones.
-    return packing.pack(
-        [read(velocity, copies=i not in packing.sizes) for i, velocity in enumerate(velocities)]
-    )
-
-
 def _other_values(step: Step) -> list[Tensor]:
-    """Returns what must be finite beside the changes. Multiples of `raw` are, if it is."""
-    raw = {id(vector) for vector in step.raw}
-    velocities = [velocity for velocity in step.velocities if id(velocity) not in raw]
-    return [step.rate, *velocities, *(assignment.value for assignment in step.state)]
+    """Returns what must be finite beside the changes."""
+    velocities = [] if step.bounds_velocities else step.velocities
+    return [*velocities, *(assignment.value for assignment in step.state)]
 
 
-def _zero_unless(condition: Tensor, changes: Sequence[Vector]) -> list[Vector]:
+def _changes(is_made: Tensor, step: Step) -> list[Vector]:
+    """Returns α·x, or zeros if the step is not made."""
     # Zeros to choose would be known beforehand, and kept: as many as there are weights.
-    flags: dict[tuple[str, DType], Tensor] = {}
+    rates: dict[tuple[str, DType], Tensor] = {}
 
-    def chosen(entries: Tensor) -> Tensor:
+    def change(entries: Tensor) -> Tensor:
         key = entries.device, entries.dtype
-        if key not in flags:
-            flags[key] = tf.cast(condition, entries.dtype)
-        return tf.math.multiply_no_nan(entries, flags[key])
+        if key not in rates:
+            rate = tf.cast(step.rate, entries.dtype)
+            rates[key] = tf.math.multiply_no_nan(rate, tf.cast(is_made, entries.dtype))
+        return tf.math.multiply_no_nan(entries, rates[key])
 
-    return [vectors.map_entries(chosen, change) for change in changes]
-
-
-def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Returns assignments that leave the variables as they are if the condition holds."""
-    return [
-        Assignment(variable, vectors.choose(condition, read(variable), value))
-        for variable, value in assignments
-    ]
+    return [vectors.map_entries(change, part) for part in step.raw]

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
-from kfac.linalg import tensor_ops
 from kfac.linalg.packing import Packing
-from kfac.linalg.vectors import Vector, as_dense
+from kfac.linalg.vectors import Vector, as_dense, scalars
 from kfac.state import Assignment
 
 
@@ -24,8 +23,10 @@ class StepInputs(NamedTuple):
       gradients: g, of the mean loss, one part per variable, or packed for a rule that takes such;
         some may be IndexedSlices. All vectors have the same parts.
       variables: θ.
-      weights: Reads θ now, as a vector.
-      velocities: v, read before the step; empty for a rule that keeps none.
+      weights: Reads θ now, as a vector. Reference variables are not copied: whoever takes it makes
+        a new vector of it, on which the step depends.
+      velocities: v, read before the step; empty for a rule that keeps none. Reference variables
+        are not copied if the rule takes packed vectors, as for `weights`.
       packing: The way in which parts are packed.
       precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
@@ -60,6 +61,7 @@ class Step(NamedTuple):
       velocities: The new velocities; empty for a rule that keeps none.
       model_change: Returns Δq, how much the quadratic model of the loss changes, shape [].
       state: New values of the rule's own variables.
+      bounds_velocities: True if `raw` is finite only if the new velocities are.
       whole: The entries of `raw` in one Tensor [n], where a rule has it; else None.
     """
 
@@ -68,6 +70,7 @@ class Step(NamedTuple):
     velocities: list[Tensor]
     model_change: Callable[[], Tensor]
     state: list[Assignment]
+    bounds_velocities: bool = False
     whole: Tensor | None = None
 
 
@@ -138,13 +141,13 @@ def add_weight_decay(
 
     Args:
       vectors: Preconditioned gradients, or velocities made of such.
-      weights: Reads θ now, in the parts of the vectors.
+      weights: Reads θ now, in the parts of the vectors; see `StepInputs`.
       coefficient: c ≥ 0; None means not to decay, and leaves sparse vectors sparse.
     """
     if coefficient is None:
         return list(vectors)
+    scalar_like = scalars(coefficient)
     return [
-        as_dense(vector)
-        + tensor_ops.as_scalar(coefficient, vector.dtype) * tf.cast(part, vector.dtype)
+        as_dense(vector) + scalar_like(vector) * tf.cast(part, vector.dtype)
         for vector, part in zip(vectors, weights(), strict=True)
     ]

@@ -154,7 +154,9 @@ class RegularMomentum(GivenRateMomentum):
             surplus = inputs.damping - inputs.model_damping
             return 0.5 * curvature + slope - 0.5 * surplus * size
 
-        return self._step(inputs, velocities, velocities, model_change)
+        # What the weights' decay adds to velocities that are not finite is not finite, either.
+        step = self._step(inputs, velocities, velocities, model_change)
+        return step._replace(bounds_velocities=True)
 
 
 @typing.final

@@ -121,5 +121,6 @@ class QuadraticModelMomentum(Momentum):
                 Assignment(variable, tf.cast(value, self._dtype))
                 for variable, value in zip(self._variables, (rate, mu), strict=True)
             ],
+            bounds_velocities=True,
             whole=whole,
         )

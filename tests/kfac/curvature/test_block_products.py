@@ -55,21 +55,25 @@ def test_missing_vectors(blocks, variables):
 def test_product_of_a_block_without_inverse(graph, session, control_flow, function, factor):
     """In a graph only the product that is needed is computed."""
     has_inverse = v1.placeholder(tf.bool, [])
+    products = v1.get_variable("products", initializer=0, use_resource=True)
+
+    def multiply(*args):
+        assert args[0] == function
+        with v1.control_dependencies([products.assign_add(1)]):
+            return tf.zeros([2]), tf.zeros([1])
+
     block = types.SimpleNamespace(
         has_inverse=lambda: tf.identity(has_inverse),
         identity_eigenvalue=lambda: 4.0,
         has_bias=True,
         factors=[types.SimpleNamespace(inverses=["inverse"])],
+        multiply_function=multiply,
+        product_or_identity=lambda *args: None,
     )
-    products = v1.get_variable("products", initializer=0, use_resource=True)
-
-    def multiply():
-        with v1.control_dependencies([products.assign_add(1)]):
-            return tf.zeros([2]), tf.zeros([1])
 
     def build():
         vector = tf.constant([1.0, 2.0]), tf.constant([3.0])
-        return product_or_identity(block, function, vector, multiply)
+        return product_or_identity(block, function, vector)
 
     if control_flow == "function":
         build = tf.function(build)
@@ -96,9 +100,11 @@ def test_sparse_product_of_a_block_without_inverse(graph, session):
         identity_eigenvalue=lambda: 4.0,
         has_bias=False,
         factors=[types.SimpleNamespace(inverses=["inverse"])],
+        multiply_function=lambda *args: vector,
+        product_or_identity=lambda *args: None,
     )
     vector = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
-    found = session.run(product_or_identity(block, INVERSE, vector, lambda: vector))
+    found = session.run(product_or_identity(block, INVERSE, vector))
     np.testing.assert_array_equal(found.values, [[0.25, 0.25]])
     np.testing.assert_array_equal(found.indices, [1])
 

@@ -210,8 +210,8 @@ def test_product_with_factored_rows(graph, session, transpose):
     left, right, x, d = np.random.RandomState(0).randn(4, 3, 3)
     scale = tf.constant(2.0, tf.float64)
     operator = KroneckerOperator(
-        DenseOperator(tf.constant(left)), DenseOperator(tf.constant(right)), scale, tf.float64,
-        transpose,
+        DenseOperator(tf.constant(left)), DenseOperator(tf.constant(right)), scale,
+        (tf.float64, tf.float64), transpose,
     )  # fmt: skip
     whole = operator.multiply(tf.constant(x.T @ d))
     found = session.run([whole, operator.multiply_row_product(tf.constant(x), tf.constant(d))])
@@ -224,13 +224,14 @@ def test_product_with_rows_needs_a_diagonal(graph, session):
     rows = tf.IndexedSlices(tf.constant(values), tf.constant([2, 0]), tf.constant([3, 2]))
     scale, right = tf.constant(2.0, tf.float64), DenseOperator(tf.constant(right))
     diagonal = DiagonalOperator(tf.constant([1.0, 2, 3], tf.float64))
-    found = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply_slices(rows)
-    whole = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply(
+    dtypes = tf.float64, tf.float64
+    found = KroneckerOperator(diagonal, right, scale, dtypes, False).multiply_slices(rows)
+    whole = KroneckerOperator(diagonal, right, scale, dtypes, False).multiply(
         tf.constant(np.stack([values[1], np.zeros(2), values[0]]))
     )
     found, indices, whole = session.run([found.values, found.indices, whole])
     np.testing.assert_allclose(found, whole[indices], rtol=1e-12)
-    assert KroneckerOperator(right, right, scale, tf.float64, False).multiply_slices(rows) is None
+    assert KroneckerOperator(right, right, scale, dtypes, False).multiply_slices(rows) is None
 
 
 def test_damping_without_balance(laboratory):
