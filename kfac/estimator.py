@@ -39,6 +39,7 @@ from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -51,7 +52,17 @@ from kfac.linalg.damped_functions import (
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.registration.registered_model import RegisteredModel
-from kfac.state import Assignment, Change, assign_all, assign_if, group, make_counter, read, run_if
+from kfac.state import (
+    CPU,
+    Assignment,
+    Change,
+    assign_all,
+    assign_if,
+    group,
+    make_counter,
+    read,
+    run_if,
+)
 
 v1 = tf.compat.v1
 
@@ -174,6 +185,7 @@ class FisherEstimator:
         self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
         self._sums: BatchSums | None = None
+        self._slots_with_variables: list[MatrixSlot] | None = None
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -378,8 +390,13 @@ class FisherEstimator:
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""
+        # The factors stay the same, but functions may be registered later.
+        slots = [slot for factor in self.factors for slot in factor.inverses]
+        if slots == self._slots_with_variables:
+            return
         for make in (*self._cov_variable_thunks(), *self._inv_variable_thunks()):
             make()
+        self._slots_with_variables = slots
 
     def _cov_variable_thunks(self) -> list[VariablesThunk]:
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
@@ -525,6 +542,30 @@ class FisherEstimator:
             finish = functools.partial(self.times.end, "inverse", start)
             with v1.control_dependencies([start]):
                 return assign_if(due, lambda: self._updated_inverses(chosen), finish)
+
+    def make_inv_update_op_by_shares(
+        self, due: Tensor, shares: Sequence[Sequence[int]]
+    ) -> Operation:
+        """Returns an op that recomputes the inverses of those shares that are due.
+
+        It must run after the update of the averages, not beside it, when any share is due.
+
+        Args:
+          due: bool [shares]. The op does nothing for a share whose entry is false.
+          shares: Numbers of the factors of each share.
+        """
+        self.make_vars()
+        with v1.name_scope(f"{self.name}/update_inverses"):
+            start = self.times.begin("inverse", after=[due])
+            with v1.control_dependencies([start]):
+                with v1.device(CPU):
+                    is_any, each = tf.reduce_any(due), tf.unstack(due, len(shares))
+                done = [
+                    assign_if(flag, functools.partial(self._updated_inverses, share))
+                    for flag, share in zip(each, shares, strict=True)
+                ]
+            with v1.control_dependencies([group(*done)]):
+                return run_if(is_any, lambda: self.times.end("inverse", start, start.op))
 
     def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.

@@ -19,9 +19,13 @@ from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.stored_average import are_together, balance_of
 from kfac.linalg.kronecker import balance, kronecker_product
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.shared_constants import shared_constant
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
+
+v1 = tf.compat.v1
 
 
 @typing.final
@@ -54,11 +58,25 @@ class SplitDamping:
     def _split(self) -> tuple[Tensor, Tensor]:
         """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G."""
         a, g = self._factors
-        root = as_scalar(_root(self.of_one_use()), a.dtype)
+        root = _root(self.of_one_use())
         if not self._config.balance_damping:
+            root = as_scalar(root, a.dtype)
             return root, tf.cast(root, g.dtype)
-        pi, inverse = balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
-        return root * pi, tf.cast(root * inverse, g.dtype)
+        pi, inverse = self._balance()
+        with v1.device(None), v1.device(pi.device):
+            if not tf.is_tensor(root):
+                root = shared_constant(root, [], a.dtype, pi.device)
+            return root * pi, tf.cast(root * inverse, g.dtype)
+
+    def _balance(self) -> tuple[Tensor, Tensor]:
+        """Returns π and 1/π, shape [], in the dtype of A."""
+        a, g = self._factors
+        if a.stored_average is not None and g.stored_average is not None:
+            stored = a.stored_average, g.stored_average
+            if are_together(variable for each in stored for variable in each.variables):
+                pi, inverse = balance_of(*stored)
+                return pi, inverse
+        return balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
 
     def of_one_use(self) -> Scalar:
         """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""

@@ -18,6 +18,7 @@ from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.moving_average import MovingAverage
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -147,6 +148,11 @@ class FisherFactor(abc.ABC):
         """Returns the trace over the number of rows, read now; shape []."""
         return self.trace() / tf.constant(self.dimension, self.dtype)
 
+    @property
+    def stored_average(self) -> StoredAverage | None:
+        """The variables of the average, if the trace is known as a function of S and w."""
+        return None
+
     # Damped functions of the matrix.
 
     @abc.abstractmethod
@@ -267,6 +273,16 @@ class FisherFactor(abc.ABC):
           dampings: d by name, shape [] each: at least those of `dampings`.
           averages: Values of averages by the factor's name.
         """
+
+    def current_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Change]:
+        """Returns `updated_inverses` of the current averages.
+
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+          device: Device of the active scope.
+        """
+        del device
+        return self.updated_inverses(dampings)
 
     def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
         """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
@@ -489,7 +505,6 @@ def computed_inverses(
     Returns:
       The changes of `inv_variables` of each factor.
     """
-    known = [averages] if averages else []  # A program's own factors need not take any.
     changes: list[list[Change]] = []
     large: dict[str, list[Change]] = {}
     for factor, device in zip(factors, devices, strict=True):
@@ -498,7 +513,10 @@ def computed_inverses(
         with v1.device(device):
             dampings = current_dampings(factor.dampings, dampings)
             with v1.control_dependencies(before):
-                own = factor.updated_inverses(dampings, *known)
+                if averages:
+                    own = factor.updated_inverses(dampings, averages)
+                else:
+                    own = factor.current_inverses(dampings, device)
         if is_large:
             large[device] = own
         changes.append(own)

@@ -14,6 +14,7 @@ from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, DampedFunction, UndampedMatrix
 from kfac.linalg.inversion import INVERSIONS
@@ -65,6 +66,29 @@ class KeptFunctions:
         wide = tf.cast(matrix, tensor_ops.statistics_dtype(self._dtype))
         undamped = UndampedMatrix(wide, self._inverse_method())
         return [change for slot in self.slots for change in slot.updated(undamped, dampings)]
+
+    def updated_from(
+        self, average: StoredAverage, dampings: Mapping[str, Tensor]
+    ) -> list[Change] | None:
+        """Computes all functions of M = S/w, from its variables; returns the changes of theirs.
+
+        All variables are on one device. Each function is one operation.
+
+        Args:
+          average: S [n, n] and w.
+          dampings: Dampings d by name, shape [] each.
+
+        Returns:
+          The changes, or None if the functions are to share an eigendecomposition.
+        """
+        dtype, method = tensor_ops.statistics_dtype(self._dtype), self._inverse_method()
+        changes: list[Change] = []
+        for slot in self.slots:
+            attempts = slot.function.attempts(method)
+            if attempts is None:
+                return None
+            changes += slot.updated_from(average, attempts, dampings, dtype)
+        return changes
 
     def _inverse_method(self) -> str | None:
         """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""

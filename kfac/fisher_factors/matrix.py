@@ -6,8 +6,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -15,11 +14,17 @@ from kfac._types import DType, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment
 from kfac.fisher_factors.kept_functions import KeepingFactor
 from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.stored_average import (
+    StoredAverage,
+    are_together,
+    trace_of_diagonal,
+    trace_of_matrix,
+    traces_of,
+)
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.diagonal_power import damped_diagonal_power
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
-from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change, read
 
@@ -29,18 +34,6 @@ v1 = tf.compat.v1
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
     return Moment(tensor_ops.outer_product(rows), tensor_ops.num_rows(rows))
-
-
-@functools.cache
-def _traces(dtype: DType) -> SharedFunction:
-    """Returns the trace of S/w, for S [n, n] and w [], and the trace over n."""
-
-    def compute(s: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        trace = tensor_ops.trace(s) / w
-        return trace, trace / tf.cast(tf.shape(s)[0], dtype)
-
-    specs = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], dtype)
-    return SharedFunction(compute, specs, name="trace")
 
 
 class MatrixFactor(KeepingFactor):
@@ -77,10 +70,32 @@ class MatrixFactor(KeepingFactor):
         """Returns the trace of the value over its rows, read now where the average is; shape []."""
         return self._read_traces()[1]
 
-    def _read_traces(self) -> list[Tensor]:
-        with v1.device(self._average.total.device):
-            total = read(self._average.total)
-            return _traces(total.dtype)(total, self._average.read_weight())
+    def _read_traces(self) -> Sequence[Tensor]:
+        stored = self.stored_average
+        if are_together(stored.variables):
+            return traces_of(stored)
+        with v1.device(stored.total.device):
+            return stored.kind.traces(*map(read, stored.variables))
+
+    @property
+    def stored_average(self) -> StoredAverage:
+        """The variables of the average."""
+        total, weight, _ = self.cov_variables
+        return StoredAverage(total, weight, trace_of_matrix)
+
+    def current_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Change]:
+        """Returns `updated_inverses` of the current average, by few operations if possible.
+
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+          device: Device of the active scope.
+        """
+        stored = self.stored_average
+        if are_together([*stored.variables, *self.get_inv_vars()], device):
+            changes = self._functions.updated_from(stored, dampings)
+            if changes is not None:
+                return changes
+        return self.updated_inverses(dampings)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -120,6 +135,12 @@ class DiagonalFactor(FisherFactor):
     def trace(self) -> Tensor:
         """Returns the trace of the matrix, read now; shape []."""
         return tf.reduce_sum(self.value)
+
+    @property
+    def stored_average(self) -> StoredAverage:
+        """The variables of the average."""
+        total, weight, _ = self.cov_variables
+        return StoredAverage(total, weight, trace_of_diagonal)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

@@ -13,7 +13,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Tensor, Variable
+from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
+from kfac.linalg.damped_matrix import Attempts, DampedMatrix, StoredMatrix, damped_function_of
 from kfac.linalg.retries import RARE_PATHS
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import Addition, Assignment, Change, make_variable, read
@@ -120,6 +122,30 @@ class MatrixSlot:
         """
         dtype = undamped.matrix.dtype
         damping = tf.cast(dampings[self.damping.name], dtype)
-        found = self.function.compute(undamped, damping, tf.cast(self.read(), dtype))
+        return self._changes(self.function.compute(undamped, damping, tf.cast(self.read(), dtype)))
+
+    def updated_from(
+        self,
+        average: StoredAverage,
+        attempts: Attempts,
+        dampings: Mapping[str, Tensor],
+        dtype: DType,
+    ) -> list[Change]:
+        """Computes the function of M = S/w anew, by one operation; returns the changes.
+
+        The variables are on one device, that of the active scope.
+
+        Args:
+          average: S [n, n] and w.
+          attempts: Those of the function.
+          dampings: Dampings by name, shape [] each, including d.
+          dtype: Dtype in which it is computed.
+        """
+        damping = tf.cast(dampings[self.damping.name], dtype)
+        stored = StoredMatrix(average.total, average.weight, self._matrix)
+        found = damped_function_of(stored, damping, attempts, dtype)
+        return self._changes(found)
+
+    def _changes(self, found: DampedMatrix) -> list[Change]:
         matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
         return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]

@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Tensor, Variable
 from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, inverse_from_root
 from kfac.linalg.retries import KEPT, NO_RARE_PATH, RootFunction, retry
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared_functions import SharedFunction, reading_function
 from kfac.linalg.tensor_ops import (
     add_to_diagonal,
     all_finite,
@@ -28,6 +28,28 @@ from kfac.linalg.tensor_ops import (
 
 Attempt: TypeAlias = RootFunction
 """Function of M + d·I and of the identity; not finite where it fails."""
+
+
+class Attempts(NamedTuple):
+    """Ways to compute a function of M + d·I, defined in modules, because they are keys of a cache.
+
+    `first` computes it from M + d·I and the identity. `from_root` computes it from the Cholesky
+    factor of M + d·I and the identity: that is tried several times in float64 afterwards.
+    """
+
+    first: Attempt
+    from_root: RootFunction
+
+
+class StoredMatrix(NamedTuple):
+    """A matrix M = S/w, and a function of it, in resource variables on one device.
+
+    `total` is S [n, n], `weight` is w [], and `previous` [n, n] is the last value of the function.
+    """
+
+    total: Variable
+    weight: Variable
+    previous: Variable
 
 
 class DampedMatrix(NamedTuple):
@@ -68,17 +90,69 @@ def damped_inverse(
     4. Eigendecomposition in float64, negative eigenvalues set to zero.
     5. The previous inverse.
     """
-    return _with_retries(matrix, damping, previous, INVERSIONS[method], inverse_from_root)
+    return _with_retries(matrix, damping, previous, inverse_attempts(method))
 
 
 def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
-    return _from_root(matrix, damping, previous, _root_itself)
+    return _with_retries(matrix, damping, previous, cholesky_attempts())
 
 
 def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns L⁻¹, lower triangular, where LLᵀ = M + d·I; see `damped_inverse`."""
-    return _from_root(matrix, damping, previous, tf.linalg.triangular_solve)
+    return _with_retries(matrix, damping, previous, cholesky_inverse_attempts())
+
+
+def inverse_attempts(method: str) -> Attempts:
+    """Returns the ways of `damped_inverse`."""
+    return Attempts(INVERSIONS[method], inverse_from_root)
+
+
+def cholesky_attempts() -> Attempts:
+    """Returns the ways of `damped_cholesky`."""
+    return _by_root(_root_itself)
+
+
+def cholesky_inverse_attempts() -> Attempts:
+    """Returns the ways of `damped_cholesky_inverse`."""
+    return _by_root(tf.linalg.triangular_solve)
+
+
+def damped_function_of(
+    stored: StoredMatrix, damping: Tensor, attempts: Attempts, dtype: DType
+) -> DampedMatrix:
+    """Returns a function of M + d·I, as `damped_inverse` does, by one operation.
+
+    It reads the variables, and so is made where they are, outside of functions. The function has
+    the dtype of `previous` and is computed in `dtype`, that of d, shape [].
+    """
+    size = static_size(stored.total, 0)
+    dtypes = stored.total.dtype.base_dtype, stored.previous.dtype.base_dtype
+    shared = _shared_of_stored(attempts, size if size > LARGEST_BLOCK else None, dtypes, dtype)
+    total, weight, previous = (variable.handle for variable in stored)
+    found, rare_paths = shared(total, weight, previous, damping)
+    found.set_shape(stored.previous.shape)
+    return DampedMatrix(found, rare_paths)
+
+
+@functools.cache
+def _shared_of_stored(
+    attempts: Attempts, size: int | None, dtypes: tuple[DType, DType], dtype: DType
+) -> SharedFunction:
+    """Returns the function of S, w, the previous value and d; see `_shared` for the size."""
+
+    def compute(total: Tensor, weight: Tensor, previous: Tensor, damping: Tensor) -> DampedMatrix:
+        matrix, kept = tf.cast(total / weight, dtype), tf.cast(previous, dtype)
+        found, rare_paths = _first_success(attempts, matrix, damping, kept)
+        return DampedMatrix(tf.cast(found, previous.dtype), rare_paths)
+
+    of_total, of_previous = dtypes
+    variables = (
+        tf.TensorSpec([size, size], of_total),
+        tf.TensorSpec([], of_total),
+        tf.TensorSpec([size, size], of_previous),
+    )
+    return reading_function(compute, variables, [tf.TensorSpec([], dtype)], "damped_function")
 
 
 def eigendecompose(matrix: Tensor) -> Eigendecomposition:
@@ -132,60 +206,42 @@ def _root_itself(root: Tensor, identity: Tensor) -> Tensor:
     return root
 
 
-def _from_root(
-    matrix: Tensor,
-    damping: Tensor,
-    previous: Tensor,
-    function: RootFunction,
-) -> DampedMatrix:
-    """Returns a function of the Cholesky factor L and the identity, with the failure policy."""
-    return _with_retries(matrix, damping, previous, _attempt_by_root(function), function)
-
-
 @functools.cache
-def _attempt_by_root(function: RootFunction) -> Attempt:
-    """Returns the function of L as one of LLᵀ."""
+def _by_root(function: RootFunction) -> Attempts:
+    """Returns the ways to compute a function of the Cholesky factor L as one of LLᵀ."""
 
     def attempt(damped: Tensor, identity: Tensor) -> Tensor:
         return function(tf.linalg.cholesky(damped), identity)
 
-    return attempt
+    return Attempts(attempt, function)
 
 
 def _with_retries(
-    matrix: Tensor,
-    damping: Tensor,
-    previous: Tensor,
-    attempt: Attempt,
-    function: RootFunction,
+    matrix: Tensor, damping: Tensor, previous: Tensor, attempts: Attempts
 ) -> DampedMatrix:
     """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
-    `attempt` computes it from M + d·I, `function` from the Cholesky factor of M + d·I and the
-    identity: that is tried several times in float64 afterwards. Both are keys of a cache, so they
-    are defined in modules. Most read the lower triangle of M only. All matrices of a size that an
-    attempt depends on share its operations.
+    Most attempts read the lower triangle of M only. All matrices of a size that an attempt depends
+    on share its operations.
     """
     size = static_size(matrix, 0)
-    shared = _shared(attempt, function, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)
+    shared = _shared(attempts, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)
     found, rare_paths = shared(matrix, damping, previous)
     found.set_shape(previous.shape)
     return DampedMatrix(found, rare_paths)
 
 
 @functools.cache
-def _shared(
-    attempt: Attempt, function: RootFunction, size: int | None, dtype: DType
-) -> SharedFunction:
+def _shared(attempts: Attempts, size: int | None, dtype: DType) -> SharedFunction:
     """Returns `_first_success` for matrices [size, size]; None stands for all small sizes."""
     square = tf.TensorSpec([size, size], dtype)
     specs = square, tf.TensorSpec([], dtype), square
-    compute = functools.partial(_first_success, attempt, function)
+    compute = functools.partial(_first_success, attempts)
     return SharedFunction(compute, specs, name="damped_function")
 
 
 def _first_success(
-    attempt: Attempt, function: RootFunction, matrix: Tensor, damping: Tensor, previous: Tensor
+    attempts: Attempts, matrix: Tensor, damping: Tensor, previous: Tensor
 ) -> DampedMatrix:
     """Returns what `_with_retries` does.
 
@@ -197,9 +253,9 @@ def _first_success(
     # The replacement is computed: TensorFlow would store a known one as a constant.
     matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
     damping = tf.where(usable, damping, tf.ones_like(damping))
-    direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
+    direct = attempts.first(add_to_diagonal(matrix, damping), identity_like(matrix))
     succeeded = tf.logical_and(usable, all_finite(direct))
-    retried = retry(function, _unless(succeeded, matrix), damping, usable, previous)
+    retried = retry(attempts.from_root, _unless(succeeded, matrix), damping, usable, previous)
     pairs = zip((direct, tf.constant(NO_RARE_PATH, tf.int64)), retried, strict=True)
     return DampedMatrix(*(_first(succeeded, *pair) for pair in pairs))
 

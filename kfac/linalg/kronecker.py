@@ -35,10 +35,11 @@ def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def _balance(dtype: DType) -> SharedFunction:
-    return SharedFunction(_pi_and_inverse, [tf.TensorSpec([], dtype)] * 2, name="balance")
+    return SharedFunction(pi_and_inverse, [tf.TensorSpec([], dtype)] * 2, name="balance")
 
 
-def _pi_and_inverse(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
+def pi_and_inverse(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns what `balance` does, by single operations."""
     # A ratio of ratios rather than of products: products of small traces underflow in float32.
     ratio = tf.math.divide_no_nan(a_mean, g_mean)
     ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)

@@ -22,6 +22,7 @@ from kfac.estimator import FisherEstimator
 from kfac.placement import assign_by_cost
 from kfac.schedules import called_once, decay_per_update, is_due
 from kfac.state import (
+    CPU,
     Assignment,
     assign_all,
     group,
@@ -249,23 +250,28 @@ class PeriodicRefresh(RefreshPolicy):
         if not self._periods.spread_inverses or self._invert_every == 1:
             due = _both(makes_step, is_due(step, self._invert_every))
             return self._updated_inverses(due, averages)
-        phase = step % self._invert_every
-        updates = []
-        for number, indices in enumerate(self._shares()):
-            due = tf.equal(phase, number)
+        return self._updated_shares(step, makes_step, averages)
+
+    def _updated_inverses(self, due: Tensor | bool, averages: Operation) -> Operation:
+        """Updates all inverses, after the averages; if it is not due, nothing has to wait."""
+        if due is not True:
+            return self._estimator.make_inv_update_op(known_after(due, averages))
+        with v1.control_dependencies([averages]):
+            return self._estimator.make_inv_update_op(due)
+
+    def _updated_shares(
+        self, step: Tensor, makes_step: Tensor | bool, averages: Operation
+    ) -> Operation:
+        """Updates the shares that are due, after the averages; if none is, nothing has to wait."""
+        shares = self._shares()
+        with v1.device(CPU):
+            numbers = tf.constant(list(range(len(shares))), step.dtype)
+            due = tf.equal(step % self._invert_every, numbers)
             if not self._periods.spread_first_inverses:
                 due = tf.logical_or(tf.equal(step, 0), due)
-            updates.append(self._updated_inverses(_both(makes_step, due), averages, indices))
-        return group(*updates)
-
-    def _updated_inverses(
-        self, due: Tensor | bool, averages: Operation, indices: Sequence[int] | None = None
-    ) -> Operation:
-        """Updates some inverses, after the averages; if it is not due, nothing has to wait."""
-        if due is not True:
-            return self._estimator.make_inv_update_op(known_after(due, averages), indices)
-        with v1.control_dependencies([averages]):
-            return self._estimator.make_inv_update_op(due, indices)
+            due = _both(makes_step, due)
+            due = tf.logical_and(due, known_after(tf.reduce_any(due), averages))
+        return self._estimator.make_inv_update_op_by_shares(due, shares)
 
     def _shares(self) -> list[list[int]]:
         """Returns the numbers of the factors to invert in each step of a period, by cost."""

@@ -212,6 +212,42 @@ def test_branch_computes_what_the_unconditional_op_computes(build_mlp, session, 
         np.testing.assert_allclose(branch, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
+    network = build_network(dtype="float64")
+    estimator = make(network)
+    averages = estimator.make_cov_update_op()
+    due = v1.placeholder(tf.bool, [2])
+    update = estimator.make_inv_update_op_by_shares(due, [[0, 3], [2]])
+    inverses = [factor.inv_variables[0] for factor in estimator.factors]
+    seconds = estimator.times.read()["inverse"]
+    session.run(v1.global_variables_initializer())
+    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    for flags, known in (
+        ([False, False], []),
+        ([False, True], [2]),
+        ([True, False], [0, 2, 3]),
+    ):
+        session.run(update, {due: flags})
+        found = [index for index, inverse in enumerate(session.run(inverses)) if inverse.any()]
+        assert found == known
+        assert np.isfinite(session.run(seconds)) == bool(known)
+    covs = session.run([factor.cov for factor in estimator.factors])
+    assert np.abs(session.run(inverses[0]) @ covs[0]).max() > 0.1
+
+
+def test_functions_that_are_registered_later_get_their_variables(build_network, graph):
+    estimator = make(build_network())
+    estimator.make_vars()
+    factor = estimator.factors[0]
+    factor.register_matpower(-0.5, factor.dampings[0])
+    assert factor.get_inv_vars()[1] is None
+    estimator.make_vars()
+    count = len(graph.get_operations())
+    assert factor.get_inv_vars()[1].op.name == "kfac/conv/w/input/power_-0.5"
+    estimator.make_vars()
+    assert len(graph.get_operations()) == count
+
+
 def test_thunks_update_one_factor_each(build_network, session, batch):
     network = build_network(1)
     estimator = make(network)
