@@ -24,6 +24,7 @@ from kfac.curvature.backward_pass import (
     checked_batch_size,
     first_order_statistics,
     propagate_back,
+    stand_ins,
     substitutes,
 )
 from kfac.curvature.block_products import (
@@ -38,7 +39,7 @@ from kfac.curvature.shared_work import inverses
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Substitutes
 from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
@@ -56,9 +57,11 @@ from kfac.state import (
     CPU,
     Assignment,
     Change,
+    Gate,
     assign_all,
     assign_if,
     group,
+    is_in_function,
     make_counter,
     read,
     run_if,
@@ -73,7 +76,8 @@ class _Plan(NamedTuple):
     """All that is fixed when the estimator is first used.
 
     Attributes:
-      backward: The backward pass in the main graph.
+      backward: The backward pass that factors are made of: one, or stand-ins for one that runs only
+        when averages are updated.
       placement: Devices of all work.
       sample_step: int64 variable [], how many times targets were drawn.
       params_stats: Gradients of the signal with respect to the variables, or nothing.
@@ -83,6 +87,27 @@ class _Plan(NamedTuple):
     placement: Placement
     sample_step: Variable
     params_stats: tuple[Tensor, ...]
+
+
+class _Statistics(NamedTuple):
+    """Statistics of a batch that have begun.
+
+    Attributes:
+      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
+        behind.
+      start: Time at which they began.
+      backward: The backward pass, if it is made already.
+    """
+
+    due: Tensor | Gate | bool
+    start: Tensor
+    backward: BackwardPass | None = None
+
+
+def _are_ours(blocks: Sequence[FisherBlock]) -> bool:
+    """Returns True if a program has no blocks of its own, which may compute with gradients."""
+    package = FisherBlock.__module__.rpartition(".")[0]
+    return all(type(block).__module__.startswith(f"{package}.") for block in blocks)
 
 
 def make_fisher_estimator(
@@ -184,6 +209,8 @@ class FisherEstimator:
         self._devices = (cov_devices, inv_devices, trans_devices)
         self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
+        self._direct: BackwardPass | None = None
+        self._sample_step: Variable = None
         self._sums: BatchSums | None = None
         self._slots_with_variables: list[MatrixSlot] | None = None
 
@@ -266,26 +293,46 @@ class FisherEstimator:
 
     def _instantiate(self) -> _Plan:
         """Finalizes the collection, makes factors and places them; once."""
-        if self._plan is not None:
-            return self._plan
+        if self._plan is None:
+            self._finalize()
+            with v1.name_scope(self.name):
+                self._direct = self._backward_pass(self._compute_params_stats)
+            self._plan = self._planned(self._direct)
+        return self._plan
+
+    def _finalize(self) -> None:
+        """Finalizes the collection and makes the variable of the sample step, once."""
+        if self._sample_step is not None:
+            return
         if not self._collection.is_final:
             self._collection.finalize()
         self._collection.check_registration(self.variables)
-        sample_step = make_counter("sample_step")
+        self._sample_step = make_counter("sample_step")
+
+    def _planned(self, backward: BackwardPass) -> _Plan:
         with v1.name_scope(self.name):
-            backward = self._backward_pass(sample_step, self._compute_params_stats)
             params_stats = self._first_order_statistics(backward)
             self._instantiate_factors(backward)
-        self._plan = _Plan(backward, self._placement(), sample_step, params_stats)
-        return self._plan
+        return _Plan(backward, self._placement(), self._sample_step, params_stats)
 
-    def _backward_pass(self, sample_step: Variable, to_variables: bool = False) -> BackwardPass:
+    def _direct_pass(self) -> BackwardPass:
+        """Returns a backward pass that always runs."""
+        self._instantiate()
+        if self._direct is None:
+            with tf.init_scope(), v1.name_scope(self.name):
+                self._direct = self._backward_pass()
+        return self._direct
+
+    def _direct_substitutes(self) -> Substitutes:
+        return substitutes(self._instantiate().backward, self._direct_pass())
+
+    def _backward_pass(self, to_variables: bool = False) -> BackwardPass:
         return propagate_back(
             self._mode,
             self._collection,
             tf.nest.flatten([block.tensors_to_compute_grads() for block in self.blocks]),
             self.variables if to_variables else (),
-            read(sample_step),
+            read(self._sample_step),
             self._colocate,
         )
 
@@ -462,16 +509,17 @@ class FisherEstimator:
             branch.
           should_decay: bool []. When it is false, as in a burn-in, the past keeps its full weight.
         """
-        self.make_vars()
-        plan = self._instantiate()
 
         def update(backward: BackwardPass) -> Operation:
             return self._update_averages(range(len(self.factors)), backward, should_decay)
 
+        if self._sums:
+            self.make_vars()
+            with v1.name_scope(f"{self.name}/update_averages"):
+                return run_if(due, lambda: update(self._instantiate().backward))
+        begun = self._begin_statistics(due)
         with v1.name_scope(f"{self.name}/update_averages"):
-            if self._sums:
-                return run_if(due, lambda: update(plan.backward))
-            return self._timed_statistics(due, update)
+            return self._timed(begun, update)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -483,7 +531,7 @@ class FisherEstimator:
           due: bool []. When it is false the op does nothing, at no cost. A Python True builds no
             branch.
         """
-        self.make_vars()
+        begun = self._begin_statistics(due)
         plan = self._instantiate()
         sums = self._sums = self._sums or BatchSums(self.factors, plan.placement.cov)
 
@@ -492,16 +540,38 @@ class FisherEstimator:
             return assign_all([*changes, Assignment(plan.sample_step, backward.next_step)])
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            return self._timed_statistics(due, add)
+            return self._timed(begun, add)
 
-    def _timed_statistics(
-        self, due: Tensor | bool, update: Callable[[BackwardPass], Operation]
-    ) -> Operation:
-        plan = self._instantiate()
+    def _begin_statistics(self, due: Tensor | bool) -> _Statistics:
+        """Begins the statistics of a batch, and makes all variables.
+
+        Where the first statistics are needed only at times, so is the backward pass, and factors
+        are made of stand-ins for it.
+        """
+        self._finalize()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
+        is_first = self._plan is None and not self._compute_params_stats
+        if due is True or is_in_function() or not is_first or not _are_ours(self.blocks):
+            self.make_vars()
+            return _Statistics(due, start)
+        with v1.name_scope(self.name), v1.control_dependencies([start]):
+            gate = Gate(due)
+            with gate.open():
+                backward = self._backward_pass()
+        self._plan = self._planned(stand_ins(backward))
+        for factor in self.factors:
+            factor.default_substitutes = self._direct_substitutes
+        self.make_vars()
+        return _Statistics(gate, start, backward)
+
+    def _timed(self, begun: _Statistics, update: Callable[[BackwardPass], Operation]) -> Operation:
+        """Returns an op that ends statistics by an update, and notes the time that they took."""
+        due, start = begun.due, begun.start
 
         def timed() -> Operation:
-            backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
+            backward = begun.backward
+            if backward is None:
+                backward = self._direct_pass() if due is True else self._backward_pass()
             # Changes wait for the time to be read, but not what they are made of, save in a branch.
             with v1.control_dependencies([start]):
                 is_finite = tf.identity(backward.is_finite)
@@ -579,12 +649,12 @@ class FisherEstimator:
           conditional branches. Cov updates take `should_decay` as in `make_cov_update_op`.
           Inverse updates must run after cov updates, not beside them.
         """
-        plan = self._instantiate()
+        self._instantiate()
         name = scope or self.name
 
         def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
             with v1.name_scope(f"{name}/cov_update_{index}"):
-                return self._update_averages([index], plan.backward, should_decay)
+                return self._update_averages([index], self._direct_pass(), should_decay)
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):

@@ -9,6 +9,7 @@ estimator and optimizer.
 
 import contextlib
 import math
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -210,7 +211,7 @@ def assign_if(
     return run_if(condition, lambda: finish(assign_all(compute())))
 
 
-def run_if(condition: Tensor | bool, make_op: Callable[[], Operation]) -> Operation:
+def run_if(condition: "Tensor | Gate | bool", make_op: Callable[[], Operation]) -> Operation:
     """Returns an op that runs another only when it is wanted.
 
     In a graph the operations wait for one that is dead when they are not wanted, and so do not run.
@@ -218,7 +219,8 @@ def run_if(condition: Tensor | bool, make_op: Callable[[], Operation]) -> Operat
     they are a branch, since TensorFlow lets whatever uses the same variables later wait for them.
 
     Args:
-      condition: bool []. A Python True means always and builds no branch.
+      condition: bool []. A Python True means always and builds no branch. A `Gate` of the graph
+        that some of the operations are behind already may take the place of its condition.
       make_op: Called once, perhaps inside a branch, so it must not make variables. What it makes
         can assign resource variables, but in a function no reference variables.
     """
@@ -226,15 +228,32 @@ def run_if(condition: Tensor | bool, make_op: Callable[[], Operation]) -> Operat
         return make_op()
     if is_in_function():
         return _run_in_branch(condition, make_op)
-    otherwise, wanted = _branches(condition, "run_if")
-    with v1.device(_conditions_on_cpu):
-        wanted = tf.identity(wanted)
-    with v1.control_dependencies([wanted]):
+    gate = condition if isinstance(condition, Gate) else Gate(condition)
+    with gate.open():
         done = make_op()
-    with v1.device(_conditions_on_cpu):
-        with v1.control_dependencies([done]):
-            ended = tf.identity(wanted)
-        return group(tf.raw_ops.Merge(inputs=[otherwise, ended]).output)
+    return gate.closed(done)
+
+
+@typing.final
+class Gate:
+    """Operations of a graph that run only when they are wanted; see `run_if`."""
+
+    def __init__(self, condition: Tensor) -> None:
+        """Makes the operations that they wait for; `condition` is bool []."""
+        self._otherwise, wanted = _branches(condition, "run_if")
+        with v1.device(_conditions_on_cpu):
+            self._wanted = tf.identity(wanted)
+
+    def open(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a scope of operations that run only then. It may be opened again."""
+        return v1.control_dependencies([self._wanted])
+
+    def closed(self, done: Operation) -> Operation:
+        """Returns an op that follows the last one, `done`, when it is wanted; else at once."""
+        with v1.device(_conditions_on_cpu):
+            with v1.control_dependencies([done]):
+                ended = tf.identity(self._wanted)
+            return group(tf.raw_ops.Merge(inputs=[self._otherwise, ended]).output)
 
 
 def is_in_function() -> bool:

@@ -120,6 +120,27 @@ def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
     }
 
 
+def stand_ins(backward: BackwardPass) -> BackwardPass:
+    """Returns a pass of placeholders, for statistics to be made of; see `substitutes`.
+
+    Equal gradients have the same one. So a pass that runs only at times can be the only one: what
+    its gradients are used for besides, would not run at other times, either.
+    """
+    made: dict[Any, Tensor] = {}
+
+    def stand_in(gradient: Tensor | None) -> Tensor | None:
+        if gradient is None:
+            return None
+        if gradient.ref() not in made:
+            with v1.device(gradient.device):
+                shape = gradient.shape
+                made[gradient.ref()] = tf.raw_ops.Placeholder(dtype=gradient.dtype, shape=shape)
+        return made[gradient.ref()]
+
+    gradients = tuple(tuple(map(stand_in, source)) for source in backward.gradients)
+    return backward._replace(gradients=gradients)
+
+
 def first_order_statistics(
     backward: BackwardPass, variables: Sequence[Variable], batch_size: Tensor
 ) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ them.
 import abc
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -99,6 +99,8 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
+      default_substitutes: Returns the tensors to use where no others are given, instead of those
+        that the factor was made with.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -120,6 +122,7 @@ class FisherFactor(abc.ABC):
         self._devices = devices
         self._config = config or CurvatureConfig()
         self._average = MovingAverage()
+        self.default_substitutes: Callable[[], Substitutes] = dict
 
     @property
     @abc.abstractmethod
@@ -371,7 +374,7 @@ class FisherFactor(abc.ABC):
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
-        known = substitutes or {}
+        known = self.default_substitutes() if substitutes is None else substitutes
         return [
             tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
             for towers in self._tensors
