@@ -49,8 +49,12 @@ class GradientShare:
         self, gradients_and_variables: Sequence[tuple[Gradient, Variable]]
     ) -> list[tuple[Gradient, Variable]]:
         """Multiplies the other gradients, after the sum over towers, each on its device."""
+        if isinstance(self.share, float) and self.share == 1.0:
+            return list(gradients_and_variables)
+        # One constant serves all gradients of a device: as an operation for each, they take time.
+        factors: dict[tuple[str, tf.DType], Tensor] = {}
         return [
-            (self._of_sum(gradient) if self._is_for_sums(gradient) else gradient, variable)
+            (self._of_sum(gradient, factors) if self._is_for_sums(gradient) else gradient, variable)
             for gradient, variable in gradients_and_variables
         ]
 
@@ -58,10 +62,13 @@ class GradientShare:
         """Returns True if the sum is multiplied. A sum of float16 might overflow before that."""
         return isinstance(self.share, float) and gradient.dtype != tf.float16
 
-    def _of_sum(self, gradient: Gradient) -> Gradient:
+    def _of_sum(self, gradient: Gradient, factors: dict[tuple[str, tf.DType], Tensor]) -> Gradient:
         values = gradient_values(gradient)
+        key = values.device, values.dtype
         with v1.device(values.device):
-            return with_values(gradient, share_of(values, self.share))
+            if key not in factors:
+                factors[key] = tf.constant(self.share, values.dtype)
+            return with_values(gradient, values * factors[key])
 
 
 UNWEIGHTED = GradientShare()
