@@ -23,9 +23,6 @@ from kfac.curvature.backward_pass import (
     block_gradients,
     checked_batch_size,
     first_order_statistics,
-    propagate_back,
-    stand_ins,
-    substitutes,
 )
 from kfac.curvature.block_products import (
     ServedFunctions,
@@ -35,11 +32,12 @@ from kfac.curvature.block_products import (
     split_into_blocks,
 )
 from kfac.curvature.estimation_modes import MODES, mode_of
+from kfac.curvature.passes import BackwardPasses, may_stand_in
 from kfac.curvature.shared_work import inverses
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
@@ -62,7 +60,6 @@ from kfac.state import (
     assign_if,
     group,
     is_in_function,
-    make_counter,
     read,
     run_if,
 )
@@ -76,16 +73,11 @@ class _Plan(NamedTuple):
     """All that is fixed when the estimator is first used.
 
     Attributes:
-      backward: The backward pass that factors are made of: one, or stand-ins for one that runs only
-        when averages are updated.
       placement: Devices of all work.
-      sample_step: int64 variable [], how many times targets were drawn.
       params_stats: Gradients of the signal with respect to the variables, or nothing.
     """
 
-    backward: BackwardPass
     placement: Placement
-    sample_step: Variable
     params_stats: tuple[Tensor, ...]
 
 
@@ -102,12 +94,6 @@ class _Statistics(NamedTuple):
     due: Tensor | Gate | bool
     start: Tensor
     backward: BackwardPass | None = None
-
-
-def _are_ours(blocks: Sequence[FisherBlock]) -> bool:
-    """Returns True if a program has no blocks of its own, which may compute with gradients."""
-    package = FisherBlock.__module__.rpartition(".")[0]
-    return all(type(block).__module__.startswith(f"{package}.") for block in blocks)
 
 
 def make_fisher_estimator(
@@ -209,8 +195,7 @@ class FisherEstimator:
         self._devices = (cov_devices, inv_devices, trans_devices)
         self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
-        self._direct: BackwardPass | None = None
-        self._sample_step: Variable = None
+        self._passes: BackwardPasses | None = None
         self._sums: BatchSums | None = None
         self._slots_with_variables: list[MatrixSlot] | None = None
 
@@ -284,7 +269,7 @@ class FisherEstimator:
         """The variables of all averages and of sums for them, and the sample step."""
         averages = [v for factor in self.factors for v in factor.cov_variables]
         sums = [*self._sums.variables, self._sums.refused] if self._sums else []
-        return [*averages, *sums, self._instantiate().sample_step]
+        return [*averages, *sums, self._backward_passes().sample_step]
 
     @property
     def inv_variables(self) -> list[Variable]:
@@ -294,47 +279,24 @@ class FisherEstimator:
     def _instantiate(self) -> _Plan:
         """Finalizes the collection, makes factors and places them; once."""
         if self._plan is None:
-            self._finalize()
-            with v1.name_scope(self.name):
-                self._direct = self._backward_pass(self._compute_params_stats)
-            self._plan = self._planned(self._direct)
+            variables = self.variables if self._compute_params_stats else ()
+            self._plan = self._planned(self._backward_passes().always(variables))
         return self._plan
 
-    def _finalize(self) -> None:
-        """Finalizes the collection and makes the variable of the sample step, once."""
-        if self._sample_step is not None:
-            return
-        if not self._collection.is_final:
-            self._collection.finalize()
-        self._collection.check_registration(self.variables)
-        self._sample_step = make_counter("sample_step")
+    def _backward_passes(self) -> BackwardPasses:
+        """Returns the backward passes. Finalizes the collection first."""
+        if self._passes is None:
+            if not self._collection.is_final:
+                self._collection.finalize()
+            self._collection.check_registration(self.variables)
+            self._passes = BackwardPasses(self.name, self._mode, self._collection, self._colocate)
+        return self._passes
 
     def _planned(self, backward: BackwardPass) -> _Plan:
         with v1.name_scope(self.name):
             params_stats = self._first_order_statistics(backward)
             self._instantiate_factors(backward)
-        return _Plan(backward, self._placement(), self._sample_step, params_stats)
-
-    def _direct_pass(self) -> BackwardPass:
-        """Returns a backward pass that always runs."""
-        self._instantiate()
-        if self._direct is None:
-            with tf.init_scope(), v1.name_scope(self.name):
-                self._direct = self._backward_pass()
-        return self._direct
-
-    def _direct_substitutes(self) -> Substitutes:
-        return substitutes(self._instantiate().backward, self._direct_pass())
-
-    def _backward_pass(self, to_variables: bool = False) -> BackwardPass:
-        return propagate_back(
-            self._mode,
-            self._collection,
-            tf.nest.flatten([block.tensors_to_compute_grads() for block in self.blocks]),
-            self.variables if to_variables else (),
-            read(self._sample_step),
-            self._colocate,
-        )
+        return _Plan(self._placement(), params_stats)
 
     def _first_order_statistics(self, backward: BackwardPass) -> tuple[Tensor, ...]:
         if self._batch_size is None:
@@ -481,10 +443,10 @@ class FisherEstimator:
             statistics, taken = self._sums.taken(indices)
             folded = fold_statistics(factors, devices, statistics, decay)
             return group(*folded, assign_all(taken))
-        plan = self._instantiate()
-        devices = [plan.placement.cov[index].compute for index in indices]
-        batch = Batch(substitutes(plan.backward, backward), backward.is_finite)
-        used = Assignment(plan.sample_step, backward.next_step)
+        places, passes = self._instantiate().placement.cov, self._backward_passes()
+        devices = [places[index].compute for index in indices]
+        batch = Batch(passes.substitutes(backward), backward.is_finite)
+        used = Assignment(passes.sample_step, backward.next_step)
         return group(*fold_batch(factors, devices, batch, decay), assign_all([used]))
 
     @property
@@ -516,7 +478,7 @@ class FisherEstimator:
         if self._sums:
             self.make_vars()
             with v1.name_scope(f"{self.name}/update_averages"):
-                return run_if(due, lambda: update(self._instantiate().backward))
+                return run_if(due, lambda: update(self._backward_passes().of_factors))
         begun = self._begin_statistics(due)
         with v1.name_scope(f"{self.name}/update_averages"):
             return self._timed(begun, update)
@@ -531,13 +493,13 @@ class FisherEstimator:
           due: bool []. When it is false the op does nothing, at no cost. A Python True builds no
             branch.
         """
-        begun = self._begin_statistics(due)
-        plan = self._instantiate()
-        sums = self._sums = self._sums or BatchSums(self.factors, plan.placement.cov)
+        begun, passes = self._begin_statistics(due), self._backward_passes()
+        places = self._instantiate().placement.cov
+        sums = self._sums = self._sums or BatchSums(self.factors, places)
 
         def add(backward: BackwardPass) -> Operation:
-            changes = sums.added(substitutes(plan.backward, backward), backward.is_finite)
-            return assign_all([*changes, Assignment(plan.sample_step, backward.next_step)])
+            changes = sums.added(passes.substitutes(backward), backward.is_finite)
+            return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
         with v1.name_scope(f"{self.name}/accumulate"):
             return self._timed(begun, add)
@@ -548,30 +510,28 @@ class FisherEstimator:
         Where the first statistics are needed only at times, so is the backward pass, and factors
         are made of stand-ins for it.
         """
-        self._finalize()
+        passes = self._backward_passes()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
-        is_first = self._plan is None and not self._compute_params_stats
-        if due is True or is_in_function() or not is_first or not _are_ours(self.blocks):
+        is_first = passes.are_none and not self._compute_params_stats
+        if due is True or is_in_function() or not is_first or not may_stand_in(self.blocks):
             self.make_vars()
             return _Statistics(due, start)
-        with v1.name_scope(self.name), v1.control_dependencies([start]):
+        with v1.control_dependencies([start]):
             gate = Gate(due)
-            with gate.open():
-                backward = self._backward_pass()
-        self._plan = self._planned(stand_ins(backward))
+            backward = passes.behind(gate)
+        self._plan = self._planned(passes.of_factors)
         for factor in self.factors:
-            factor.default_substitutes = self._direct_substitutes
+            factor.default_substitutes = passes.substitutes
         self.make_vars()
         return _Statistics(gate, start, backward)
 
     def _timed(self, begun: _Statistics, update: Callable[[BackwardPass], Operation]) -> Operation:
         """Returns an op that ends statistics by an update, and notes the time that they took."""
-        due, start = begun.due, begun.start
+        due, start, known = begun
+        passes = self._backward_passes()
 
         def timed() -> Operation:
-            backward = begun.backward
-            if backward is None:
-                backward = self._direct_pass() if due is True else self._backward_pass()
+            backward = known or (passes.always() if due is True else passes.new())
             # Changes wait for the time to be read, but not what they are made of, save in a branch.
             with v1.control_dependencies([start]):
                 is_finite = tf.identity(backward.is_finite)
@@ -650,11 +610,11 @@ class FisherEstimator:
           Inverse updates must run after cov updates, not beside them.
         """
         self._instantiate()
-        name = scope or self.name
+        name, passes = scope or self.name, self._backward_passes()
 
         def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
             with v1.name_scope(f"{name}/cov_update_{index}"):
-                return self._update_averages([index], self._direct_pass(), should_decay)
+                return self._update_averages([index], passes.always(), should_decay)
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):

@@ -1,0 +1,91 @@
+"""The backward pass of statistics that are needed only at times, and what uses it besides."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.fisher_blocks import FullyConnectedKFACBasicFB
+
+v1 = tf.compat.v1
+
+
+def make(network, cov_update_every=2, estimation_mode="empirical"):
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1,
+        damping=0.3,
+        cov_ema_decay=0.5**0.5,
+        layer_collection=network.collection,
+        cov_update_every=cov_update_every,
+        invert_every=4,
+        estimation_mode=estimation_mode,
+    )
+
+
+def minimized(network, *args):
+    optimizer = make(network, *args)
+    return optimizer, optimizer.minimize(network.losses[0])
+
+
+def passes(graph):
+    """Number of times that targets are sampled, once for each pass."""
+    return sum(op.type == "StatelessMultinomial" for op in graph.get_operations())
+
+
+@pytest.mark.parametrize(
+    ("every", "uses_thunks", "expected"), [(1, False, 1), (2, False, 1), (2, True, 2)]
+)
+def test_number_of_passes(build_mlp, graph, every, uses_thunks, expected):
+    network = build_mlp()
+    optimizer, _ = minimized(network, every, "gradients")
+    for thunk in optimizer.make_vars_and_create_op_thunks()[0] if uses_thunks else ():
+        thunk()
+    assert passes(graph) == expected
+
+
+def test_blocks_of_a_program_have_gradients_that_always_run(build_mlp, graph, monkeypatch):
+    network = build_mlp()
+    monkeypatch.setattr(FullyConnectedKFACBasicFB, "__module__", "program")
+    minimized(network, 2, "gradients")
+    assert passes(graph) == 2
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_updates_of_single_factors_run_whatever_is_due(build_mlp, session, rows, steps):
+    """Step 1 is one at which no statistics are due."""
+    network = build_mlp(layers=1)
+    optimizer, train = minimized(network)
+    updates = [factor.make_covariance_update_op(0.5) for factor in optimizer.factors]
+    thunks = [thunk() for thunk in optimizer.make_vars_and_create_op_thunks()[0]]
+    weights = [factor.cov_variables[1] for factor in optimizer.factors]
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(steps):
+        session.run(train, feed)
+    before = session.run(weights)
+    session.run(updates, feed)
+    for thunk in thunks:
+        session.run(thunk, feed)
+    np.testing.assert_allclose(session.run(weights), 0.25 * np.array(before) + 1.5)
+    statistic, value = session.run(
+        [optimizer.factors[0].batch_statistic(), optimizer.factors[0].cov], feed
+    )
+    np.testing.assert_allclose(value, statistic, rtol=1e-12)
+
+
+def test_averages_are_those_of_a_pass_that_always_runs(build_mlp, rows):
+    found = []
+    for registers_early in (False, True):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp()
+            optimizer = make(network)
+            if registers_early:
+                optimizer.make_vars_and_create_op_thunks()
+            train = optimizer.minimize(network.losses[0])
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train, network.feed([rows[0]], [rows[1]]))
+            found.append(
+                session.run([network.variables, [f.cov_variables for f in optimizer.factors]])
+            )
+    tf.nest.map_structure(np.testing.assert_array_equal, *found)
