@@ -28,8 +28,8 @@ def inherits(instance: object, base: type, *names: str) -> bool:
 class _Signature(NamedTuple):
     """Types of the arguments of a shared function: two matrices, parts of a vector, two scalars.
 
-    `matrices` and `parts` have the dtype and rank of each; `scalars` the number, or the dtype of a
-    Tensor [].
+    `matrices` and `parts` have the dtype and rank of each; `scalars` the number or None, or the
+    dtype of a Tensor [].
     """
 
     matrices: tuple[tuple[DType, int], ...]
@@ -57,7 +57,7 @@ class _Arguments(NamedTuple):
 
     matrices: tuple[Tensor, Tensor]
     parts: Sequence[Tensor]
-    scalars: tuple[Scalar, Scalar]
+    scalars: tuple[Any, Any]
 
     def signature(self) -> _Signature:
         matrices, parts = (
@@ -118,11 +118,11 @@ def _kronecker(signature: _Signature, transpose: bool) -> SharedFunction:
     return signature.trace(compute, "kronecker_or_identity")
 
 
-def diagonal_or_identity(
+def diagonal_product(
     average: tuple[Tensor, Tensor],
     parts: Sequence[Tensor],
     damping: Scalar,
-    eigenvalue: Scalar,
+    eigenvalue: Scalar | None,
     degree: float,
     dtype: DType,
 ) -> list[Tensor]:
@@ -132,7 +132,7 @@ def diagonal_or_identity(
       average: S [n], and w [].
       parts: v, n entries together.
       damping: d, a number or a Tensor [].
-      eigenvalue: e, likewise.
+      eigenvalue: e, likewise. None means 0.
       degree: p.
       dtype: Dtype of the products before they get that of v.
     """
@@ -154,7 +154,9 @@ def _diagonal(signature: _Signature, degree: float, dtype: DType) -> SharedFunct
             tf.cast(tf.reshape(diagonal, tf.shape(part)) * tf.cast(part, dtype), part.dtype)
             for diagonal, part in zip(ends, parts, strict=True)
         ]
+        if eigenvalue is None:  # The power is zero as long as w is.
+            return products
         pairs = zip(products, vectors.scale(eigenvalue, parts), strict=True)
         return [tensor_ops.choose(weight > 0, *pair) for pair in pairs]
 
-    return signature.trace(compute, "diagonal_or_identity")
+    return signature.trace(compute, "diagonal_product")
