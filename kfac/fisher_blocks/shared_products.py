@@ -85,7 +85,7 @@ def kronecker_or_identity(
 ) -> list[Tensor]:
     """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
 
-    Only the one that is wanted is computed. Not to be called in a function that XLA compiles.
+    Only the one that is wanted is computed.
 
     Args:
       inverses: L and R.
