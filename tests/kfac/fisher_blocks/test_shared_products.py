@@ -23,11 +23,12 @@ def control_flow_v1():
 
 
 def made_ops(graph, make):
-    """Returns what a function makes, and the types of its new operations, without constants."""
+    """Returns what a function makes, and the types of its operations but for numbers."""
     before = set(graph.get_operations())
     result = make()
     new = [op for op in graph.get_operations() if op not in before]
-    return result, sorted(op.type for op in new if op.type != "Const")
+    types = (op.type for op in new if "kfac/number/" not in op.name)
+    return result, sorted(t for t in types if t != "Const")
 
 
 @pytest.mark.parametrize("version", [control_flow_v1, contextlib.nullcontext])
@@ -222,6 +223,17 @@ def test_overridden_products_are_used(session, laboratory):
     found = session.run(product_or_identity(block, INVERSE, given(lab, v)))
     expected = session.run(block.multiply_inverse(given(lab, v)))
     np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_numbers_are_no_part_of_the_function(graph, session):
+    inverses, parts = (tf.eye(2), 2 * tf.eye(2)), [tf.ones([2, 2])]
+    # A dtype equals its number, which is 1 for float32.
+    scales = 0.5, 1, 0.25, tf.constant(3.0)
+    products = [kronecker_or_identity(inverses, parts, s, 4.0, False)[0] for s in scales]
+    kept = [f.signature.name for f in graph.as_graph_def().library.function]
+    assert sum("with_numbers" in name for name in kept) == 2
+    for found, factor in zip(session.run(products), (1, 2, 0.5, 6), strict=True):
+        np.testing.assert_array_equal(found, np.full([2, 2], factor))
 
 
 def test_equal_layers_share_a_function(graph, laboratory):
