@@ -1,8 +1,7 @@
 """Products with a block, or with damped identity matrices before its inverse is known, in one op.
 
 Each is a shared function for all sizes: a graph has one operation for a block, and not thirty.
-Numbers that a function depends on belong to it. Tensors, such as a damping that adapts, are its
-arguments. Called by the blocks of the same form.
+Called by the blocks of the same form.
 """
 
 import functools
@@ -18,6 +17,7 @@ from kfac.linalg.diagonal_power import damped_diagonal_power
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.linalg.linear_operator import DenseOperator
 from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared_numbers import as_argument
 
 
 def inherits(instance: object, base: type, *names: str) -> bool:
@@ -28,8 +28,8 @@ def inherits(instance: object, base: type, *names: str) -> bool:
 class _Signature(NamedTuple):
     """Types of the arguments of a shared function: two matrices, parts of a vector, two scalars.
 
-    `matrices` and `parts` have the dtype and rank of each; `scalars` the number, or the dtype of a
-    Tensor [].
+    `matrices` and `parts` have the dtype and rank of each; `scalars` the number or None, or the
+    name of the dtype of a Tensor []. A dtype itself equals a number.
     """
 
     matrices: tuple[tuple[DType, int], ...]
@@ -42,13 +42,13 @@ class _Signature(NamedTuple):
 
         def with_numbers(first: Tensor, second: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
             given = iter(others[count:])
-            scalars = [next(given) if isinstance(s, tf.DType) else s for s in self.scalars]
+            scalars = [next(given) if isinstance(s, str) else s for s in self.scalars]
             return tuple(compute((first, second), others[:count], scalars))
 
         tensors = [
             tf.TensorSpec([None] * rank, dtype) for dtype, rank in (*self.matrices, *self.parts)
         ]
-        numbers = [tf.TensorSpec([], s) for s in self.scalars if isinstance(s, tf.DType)]
+        numbers = [tf.TensorSpec([], s) for s in self.scalars if isinstance(s, str)]
         return SharedFunction(with_numbers, [*tensors, *numbers], name)
 
 
@@ -57,14 +57,14 @@ class _Arguments(NamedTuple):
 
     matrices: tuple[Tensor, Tensor]
     parts: Sequence[Tensor]
-    scalars: tuple[Scalar, Scalar]
+    scalars: tuple[Any, Any]
 
     def signature(self) -> _Signature:
         matrices, parts = (
             tuple((x.dtype, x.shape.rank) for x in tensors)
             for tensors in (self.matrices, self.parts)
         )
-        scalars = tuple(s.dtype if tf.is_tensor(s) else s for s in self.scalars)
+        scalars = tuple(s.dtype.name if tf.is_tensor(s) else s for s in self.scalars)
         return _Signature(matrices, parts, scalars)
 
     def call(self, function: SharedFunction) -> list[Tensor]:
@@ -85,7 +85,8 @@ def kronecker_or_identity(
 ) -> list[Tensor]:
     """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
 
-    Only the one that is wanted is computed. Not to be called in a function that XLA compiles.
+    Only the one that is wanted is computed. Not to be called in functions. Layers of all sizes
+    share a function, so their numbers are arguments.
 
     Args:
       inverses: L and R.
@@ -94,7 +95,13 @@ def kronecker_or_identity(
       eigenvalue: e, likewise.
       transpose: True for c·Lᵀ V R.
     """
-    arguments = _Arguments(inverses, parts, (scale, eigenvalue))
+    left, right = inverses
+    is_one = isinstance(scale, (int, float)) and scale == 1
+    scalars = (
+        1 if is_one else as_argument(scale, right.dtype, left.device),
+        as_argument(eigenvalue, parts[0].dtype, left.device),
+    )
+    arguments = _Arguments(inverses, parts, scalars)
     return arguments.call(_kronecker(arguments.signature(), transpose))
 
 
@@ -118,11 +125,11 @@ def _kronecker(signature: _Signature, transpose: bool) -> SharedFunction:
     return signature.trace(compute, "kronecker_or_identity")
 
 
-def diagonal_or_identity(
+def diagonal_product(
     average: tuple[Tensor, Tensor],
     parts: Sequence[Tensor],
     damping: Scalar,
-    eigenvalue: Scalar,
+    eigenvalue: Scalar | None,
     degree: float,
     dtype: DType,
 ) -> list[Tensor]:
@@ -132,7 +139,7 @@ def diagonal_or_identity(
       average: S [n], and w [].
       parts: v, n entries together.
       damping: d, a number or a Tensor [].
-      eigenvalue: e, likewise.
+      eigenvalue: e, likewise. None means 0.
       degree: p.
       dtype: Dtype of the products before they get that of v.
     """
@@ -154,7 +161,9 @@ def _diagonal(signature: _Signature, degree: float, dtype: DType) -> SharedFunct
             tf.cast(tf.reshape(diagonal, tf.shape(part)) * tf.cast(part, dtype), part.dtype)
             for diagonal, part in zip(ends, parts, strict=True)
         ]
+        if eigenvalue is None:  # The power is zero as long as w is.
+            return products
         pairs = zip(products, vectors.scale(eigenvalue, parts), strict=True)
         return [tensor_ops.choose(weight > 0, *pair) for pair in pairs]
 
-    return signature.trace(compute, "diagonal_or_identity")
+    return signature.trace(compute, "diagonal_product")

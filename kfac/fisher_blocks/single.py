@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.shared_products import diagonal_or_identity, inherits
+from kfac.fisher_blocks.shared_products import diagonal_product, inherits
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping
@@ -108,32 +108,41 @@ class SingleFactorBlock(FisherBlock):
           vector: v, shaped as the parameters.
           transpose: True to multiply by the transpose.
         """
+        product = self._diagonal_product(function, vector)
+        if product is not None:
+            return product
         operator = self.factor.operator(function, self._own_damping())
         parts = self._dense_parts(vector)
         whole = joined(parts, self.factor.inverse_dtype).whole
-        product = tuple(parted(operator.times(whole, transpose), parts))
-        return product if self.has_bias else product[0]
+        return self._as_parameters(parted(operator.times(whole, transpose), parts))
 
     def product_or_identity(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters | None:
         """Returns the product in one op if M is diagonal; its transpose is the same."""
-        factor = self.factor
-        is_plain = inherits(self, SingleFactorBlock, "multiply_function", "has_inverse")
-        if not is_plain or not isinstance(factor, DiagonalFactor):
+        del transpose
+        if not inherits(self, SingleFactorBlock, "multiply_function", "has_inverse"):
             return None
-        if not inherits(factor, DiagonalFactor, "operator", "has_inverse", "value"):
+        return self._diagonal_product(
+            function, vector, self.identity_eigenvalue() ** function.degree
+        )
+
+    def _diagonal_product(
+        self, function: MatrixFunction, vector: Parameters, eigenvalue: Scalar = None
+    ) -> Parameters | None:
+        """Returns the product, or e·v before the first statistic; None if M is not diagonal."""
+        factor = self.factor
+        names = "operator", "diagonal_power", "has_inverse", "value"
+        if not isinstance(factor, DiagonalFactor) or not inherits(factor, DiagonalFactor, *names):
             return None
         (damping,) = known_or_scalars([self._damping], factor.dtype)
-        products = diagonal_or_identity(
-            (read(factor.cov_variables[0]), factor.read_weight()),
-            self._dense_parts(vector),
-            damping,
-            self.identity_eigenvalue() ** function.degree,
-            function.degree,
-            factor.inverse_dtype,
-        )
-        return tuple(products) if self.has_bias else products[0]
+        average = read(factor.cov_variables[0]), factor.read_weight()
+        parts = self._dense_parts(vector)
+        settings = damping, eigenvalue, function.degree, factor.inverse_dtype
+        return self._as_parameters(diagonal_product(average, parts, *settings))
+
+    def _as_parameters(self, parts: Sequence[Tensor]) -> Parameters:
+        return tuple(parts) if self.has_bias else parts[0]
 
     def _dense_parts(self, vector: Parameters) -> list[Tensor]:
         return [

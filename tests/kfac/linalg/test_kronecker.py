@@ -205,3 +205,16 @@ def test_sum_of_packed_is_packed_sum(graph, session):
     matrices = [np.full([3, 3], 1.0), np.diag([1.0, 2.0, 3.0])]
     total = tf.add_n([pack_symmetric(tf.constant(m)) for m in matrices])
     np.testing.assert_array_equal(session.run(unpack_symmetric(total, 3)), sum(matrices))
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_parameters_of_unknown_shape_as_a_matrix(graph, session, has_bias):
+    arrays = np.arange(12.0).reshape(2, 2, 3), np.arange(3.0)
+    given = [v1.placeholder_with_default(x, [None] * x.ndim) for x in arrays]
+    params = tuple(given) if has_bias else given[0]
+    matrix = kronecker.layer_params_to_mat2d(params)
+    found, back = session.run([matrix, kronecker.mat2d_to_layer_params(params, matrix)])
+    rows = arrays[0].reshape(4, 3)
+    np.testing.assert_array_equal(found, np.vstack([rows, arrays[1]]) if has_bias else rows)
+    for array, other in zip(arrays, back if has_bias else [back], strict=False):
+        np.testing.assert_array_equal(array, other)

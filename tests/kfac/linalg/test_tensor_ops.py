@@ -228,3 +228,29 @@ def test_vectors_and_matrices_are_checked_together(graph, session, bad):
         values[bad] = np.full(shapes[bad], np.nan)
     found = tensor_ops.all_finite_in([tf.constant(value) for value in values])
     assert session.run(found) == (bad is None)
+
+
+def test_sums_share_axes(graph, session):
+    sum_of = tensor_ops.sums()
+    values = [np.full(shape, 2.0) for shape in ([2, 3], [3, 1], [4], [])]
+    before = len(graph.get_operations())
+    found = [sum_of(tf.constant(value)) for value in values]
+    assert len(graph.get_operations()) - before == 4 + 4 + 3
+    found.append(sum_of(v1.placeholder_with_default(values[0], None)))
+    assert session.run(found) == [12, 6, 8, 2, 12]
+
+
+def test_scalars_are_made_once_for_each_dtype(graph, session):
+    given = [tf.constant(np.ones(2, dtype)) for dtype in ("float32", "float32", "float64")]
+    calls = []
+    scaled = vectors.scale(lambda: calls.append(0) or 0.5, given)
+    assert len(calls) == 2
+    assert [x.dtype for x in scaled] == [tf.float32, tf.float32, tf.float64]
+    assert scaled[0].op.inputs[0] is scaled[1].op.inputs[0]
+    np.testing.assert_array_equal(session.run(scaled[:2]), np.full([2, 2], 0.5))
+
+
+@pytest.mark.parametrize("column", [[0, 0], [0, 1], [np.nan, 0]])
+def test_first_column(graph, session, column):
+    matrix = np.stack([column, [1, 1]], axis=1)
+    assert session.run(tensor_ops.has_first_column(tf.constant(matrix))) == any(column)

@@ -294,6 +294,33 @@ def test_non_finite_step_changes_nothing(build_mlp, session, rows):
     assert_equal(*({k: v for k, v in s.items() if k not in inverses} for s in (before, after)))
 
 
+@pytest.mark.parametrize("use_resource", [False, True])
+@pytest.mark.parametrize("momentum_type", ["regular", "adam"])
+def test_non_finite_step_with_a_given_rate(
+    graph, build_mlp, session, rows, momentum_type, use_resource
+):
+    network = build_mlp(use_resource=use_resource)
+    train = make(network, momentum_type, use_weight_decay=True).minimize(network.losses[0])
+    # Nothing that only makes a new vector needs a copy.
+    assert not [op for op in graph.get_operations() if op.type == "DeepCopy"]
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(2):
+        session.run(train, feed)
+    before = state_of(session)
+    spoilt = rows[0].copy()
+    spoilt[2, 1] = np.inf
+    session.run(train, network.feed([spoilt], [rows[1]]))
+    after = state_of(session)
+    kept = [n for n in before if n.endswith(("KFAC", "/w", "/b"))]
+    assert len(kept) == 8
+    assert_equal(*({name: state[name] for name in kept} for state in (before, after)))
+    assert after["kfac/skipped_steps"] == 1
+    session.run(train, feed)
+    for name, value in state_of(session).items():
+        assert name not in kept or (value != before[name]).any()
+
+
 def test_resume_in_the_middle_of_an_adaptation(build_mlp, session, rows, tmp_path):
     """Step 2 leaves its judgement to step 3, which another session makes."""
     network = build_mlp(layers=1)
