@@ -17,10 +17,12 @@ def shared_constant(value: float, shape: Sequence[int], dtype: DType, device: st
     """
     if tf.executing_eagerly():
         return _made(value, shape, dtype)
-    kept = v1.get_default_graph().get_collection_ref((shared_constant,))
+    graph = v1.get_default_graph()
+    kept = graph.get_collection_ref((shared_constant,))
     if not kept:
         kept.append({})
-    key = value, tuple(shape), dtype, device
+    # The graph of a function begins with the collections of the graph around it.
+    key = graph, value, tuple(shape), dtype, device
     if key not in kept[0]:
         with v1.control_dependencies(None), v1.name_scope("kfac/constant/"), v1.device(device):
             kept[0][key] = _made(value, shape, dtype)
