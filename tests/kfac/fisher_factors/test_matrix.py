@@ -14,6 +14,7 @@ from kfac.fisher_factors import (
     MatrixFactor,
 )
 from kfac.fisher_factors.kept_functions import unsupported_error
+from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -163,3 +164,36 @@ def test_error_names_the_function_and_the_remedy():
         "Cannot compute the power 0.5 of factor 'conv/input': only powers 1 and -1 are known. "
         "Register the layer with approx='kron'."
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "functions", "reads"),
+    [
+        ("", [Power(-1), Cholesky()], 0),
+        ("/device:CPU:1", [Power(-1), Cholesky()], 4),
+        ("", [Power(-1), Power(-0.5)], 4),
+    ],
+)
+def test_current_inverses_are_those_of_the_current_average(
+    graph, session, device, functions, reads
+):
+    """Elsewhere, or with a shared eigendecomposition, the variables are read beforehand."""
+    factor = matrix_factor()
+    for function in functions:
+        factor.register(function, DAMPING)
+    factor.instantiate_cov_variables()
+    factor.instantiate_inv_variables()
+    update = factor.make_covariance_update_op(0.9)
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    dampings = DAMPING.compute()
+    before = len(graph.get_operations())
+    with v1.device(device):
+        found = factor.current_inverses(dampings, device)
+    new = graph.get_operations()[before:]
+    assert len([op for op in new if op.type == "ReadVariableOp"]) == reads
+    expected = factor.updated_inverses(dampings)
+    assert [c.variable.name for c in found] == [c.variable.name for c in expected]
+    pairs = session.run([[c.value for c in changes] for changes in (found, expected)])
+    for first, second in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(first, second)
