@@ -286,22 +286,25 @@ def test_negative_eigenvalues_are_clipped_in_powers(inverters):
 )
 def test_functions_of_stored_matrices(graph, session, size, kept, dtype, function, attempts):
     rows = np.random.RandomState(0).randn(2 * size, size)
-    total, weight, previous = (
-        v1.Variable(np.asarray(value, t), use_resource=True)
-        for value, t in ((rows.T @ rows, "float64"), (4.0, "float64"), (np.eye(size), kept))
+    stored = damped_matrix.StoredMatrix(
+        *(
+            v1.Variable(np.asarray(value, t), use_resource=True)
+            for value, t in (
+                (rows.T @ rows, "float64"),
+                (4.0, "float64"),
+                (np.eye(size), kept),
+                ([0, 0, 5], "int64"),
+            )
+        )
     )
     damping = tf.constant(0.5, dtype)
-    stored = damped_matrix.StoredMatrix(total, weight, previous)
-    found = damped_matrix.damped_function_of(stored, damping, attempts, tf.as_dtype(dtype))
-    assert found.matrix.dtype == kept
-    assert found.matrix.shape == [size, size]
-    matrix = tf.cast(total / weight, dtype)
-    expected = function(matrix, damping, tf.cast(previous, dtype))
+    update = damped_matrix.update_function(stored, damping, attempts, tf.as_dtype(dtype))
+    matrix = tf.cast(stored.total / stored.weight, dtype)
+    expected = function(matrix, damping, tf.cast(stored.function, dtype)).matrix
     session.run(v1.global_variables_initializer())
-    numbers, paths = session.run(found)
-    np.testing.assert_array_equal(numbers, session.run(tf.cast(expected.matrix, kept)))
-    np.testing.assert_array_equal(paths, [0, 0, 0])
-    session.run(v1.assign(weight, 0.0))
-    numbers, paths = session.run(found)
-    np.testing.assert_array_equal(numbers, np.eye(size))
-    np.testing.assert_array_equal(paths, [0, 0, 1])
+    expected = session.run(tf.cast(expected, kept))
+    for paths in ([0, 0, 5], [0, 0, 6]):
+        session.run(update)
+        np.testing.assert_array_equal(session.run(stored.function), expected)
+        np.testing.assert_array_equal(session.run(stored.rare_paths), paths)
+        session.run(v1.assign(stored.weight, 0.0))  # Nothing usable: the function is kept.
