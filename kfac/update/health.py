@@ -61,7 +61,10 @@ def _show(scalars: Mapping[str, Scalar]) -> None:
     names: dict[DType, list[str]] = {}
     values: dict[DType, list[Tensor]] = {}
     for name, value in scalars.items():
-        known = value if tf.is_tensor(value) else tensor_ops.as_scalar(value, tf.float32)
+        if tf.is_tensor(value):
+            known = tf.convert_to_tensor(value)
+        else:
+            known = tensor_ops.as_scalar(value, tf.float32)
         with v1.name_scope(name) as scope:
             names.setdefault(known.dtype, []).append(scope.rstrip("/"))
         values.setdefault(known.dtype, []).append(known)
