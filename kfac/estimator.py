@@ -33,7 +33,7 @@ from kfac.curvature.block_products import (
 )
 from kfac.curvature.estimation_modes import MODES, mode_of
 from kfac.curvature.passes import BackwardPasses, may_stand_in
-from kfac.curvature.shared_work import inverses
+from kfac.curvature.shared_work import inverse_update
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
@@ -54,10 +54,8 @@ from kfac.registration.registered_model import RegisteredModel
 from kfac.state import (
     CPU,
     Assignment,
-    Change,
     Gate,
     assign_all,
-    assign_if,
     group,
     is_in_function,
     read,
@@ -454,10 +452,10 @@ class FisherEstimator:
         """The device on which each factor is inverted; "" means no preference."""
         return [place.compute for place in self._instantiate().placement.inv]
 
-    def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
+    def _update_inverses(self, indices: Sequence[int]) -> Operation:
         devices = self.inverse_devices
         factors = [self.factors[index] for index in indices]
-        return inverses(factors, [devices[index] for index in indices])
+        return inverse_update(factors, [devices[index] for index in indices])
 
     def make_cov_update_op(
         self, due: Tensor | bool = True, should_decay: Tensor | bool = True
@@ -569,9 +567,12 @@ class FisherEstimator:
         chosen = range(len(self.factors)) if indices is None else indices
         with v1.name_scope(f"{self.name}/update_inverses"):
             start = self.times.begin("inverse", after=[] if due is True else [due])
-            finish = functools.partial(self.times.end, "inverse", start)
+
+            def update() -> Operation:
+                return self.times.end("inverse", start, self._update_inverses(chosen))
+
             with v1.control_dependencies([start]):
-                return assign_if(due, lambda: self._updated_inverses(chosen), finish)
+                return update() if due is True else run_if(due, update)
 
     def make_inv_update_op_by_shares(
         self, due: Tensor, shares: Sequence[Sequence[int]]
@@ -591,7 +592,7 @@ class FisherEstimator:
                 with v1.device(CPU):
                     is_any, each = tf.reduce_any(due), tf.unstack(due, len(shares))
                 done = [
-                    assign_if(flag, functools.partial(self._updated_inverses, share))
+                    run_if(flag, functools.partial(self._update_inverses, share))
                     for flag, share in zip(each, shares, strict=True)
                 ]
             with v1.control_dependencies([group(*done)]):
@@ -618,7 +619,7 @@ class FisherEstimator:
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):
-                return assign_all(self._updated_inverses([index]))
+                return self._update_inverses([index])
 
         indices = range(len(self.factors))
         return Thunks(

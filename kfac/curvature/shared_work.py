@@ -10,10 +10,16 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from kfac._types import Tensor
-from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes, updated_inverses
+from kfac._types import Operation, Tensor
+from kfac.fisher_factors.base import (
+    FisherFactor,
+    Moment,
+    Substitutes,
+    update_inverses,
+    updated_inverses,
+)
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.state import Change
+from kfac.state import Change, assign_all, group
 from kfac.workers import current_workers, owners, summed
 
 v1 = tf.compat.v1
@@ -45,13 +51,15 @@ def batch_moments(
     return totals
 
 
-def inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
-    """Computes all registered functions of some factors, divided over the workers by cost.
+def inverse_update(factors: Sequence[FisherFactor], devices: Sequence[str]) -> Operation:
+    """Returns an op that recomputes all registered functions of some factors.
 
-    Returns the changes of their `inverse_update_vars`, factor after factor.
+    The work is divided over the workers by cost.
     """
+    if current_workers() is None:
+        return group(*update_inverses(factors, devices))
     own = own_factors(factors)
-    return from_owners(_updated(factors, devices, own), factors, devices)
+    return assign_all(from_owners(_updated(factors, devices, own), factors, devices))
 
 
 def own_factors(factors: Sequence[FisherFactor]) -> list[int]:

@@ -19,13 +19,11 @@ from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.stored_average import are_together, balance_of
+from kfac.fisher_factors.stored_average import StoredAverage, are_together, split_damping_of
 from kfac.linalg.kronecker import balance, kronecker_product
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.linalg.shared_constants import shared_constant
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
-
-v1 = tf.compat.v1
 
 
 @typing.final
@@ -62,21 +60,22 @@ class SplitDamping:
         if not self._config.balance_damping:
             root = as_scalar(root, a.dtype)
             return root, tf.cast(root, g.dtype)
-        pi, inverse = self._balance()
-        with v1.device(None), v1.device(pi.device):
+        stored = self._stored_together()
+        if stored is not None:
             if not tf.is_tensor(root):
-                root = shared_constant(root, [], a.dtype, pi.device)
-            return root * pi, tf.cast(root * inverse, g.dtype)
+                # TensorFlow optimizes functions anew for each constant that they are given.
+                root = shared_constant(root, [], a.dtype, stored[0].total.device)
+            return split_damping_of(*stored, root)
+        pi, inverse = balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
+        root = as_scalar(root, a.dtype)
+        return root * pi, tf.cast(root * inverse, g.dtype)
 
-    def _balance(self) -> tuple[Tensor, Tensor]:
-        """Returns π and 1/π, shape [], in the dtype of A."""
-        a, g = self._factors
-        if a.stored_average is not None and g.stored_average is not None:
-            stored = a.stored_average, g.stored_average
-            if are_together(variable for each in stored for variable in each.variables):
-                pi, inverse = balance_of(*stored)
-                return pi, inverse
-        return balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
+    def _stored_together(self) -> tuple[StoredAverage, StoredAverage] | None:
+        """Returns the averages of A and G if one function can read both; else None."""
+        a, g = (factor.stored_average for factor in self._factors)
+        if a is None or g is None or not are_together([*a.variables, *g.variables]):
+            return None
+        return a, g
 
     def of_one_use(self) -> Scalar:
         """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""

@@ -24,6 +24,7 @@ from kfac.linalg import low_rank, tensor_ops
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.linalg.linear_operator import LinearOperator
+from kfac.linalg.shared_constants import shared_constant
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 from kfac.state import is_in_function
 
@@ -83,7 +84,10 @@ class TwoFactorBlock(FisherBlock):
         """
         pair = self.input_factor, self.output_factor
         a, g = (tf.cast(factor_traces[factor.name], tf.float64) for factor in pair)
-        return as_scalar(self.replications(), tf.float64) * a * g
+        times = self.replications()
+        if isinstance(times, int):
+            times = shared_constant(times, [], tf.float64)
+        return as_scalar(times, tf.float64) * a * g
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""

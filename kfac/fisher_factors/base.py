@@ -32,7 +32,7 @@ from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared_constants import shared_constant
 from kfac.moved_names import with_moved_attributes
 from kfac.old_hooks import refuse_single_functions
-from kfac.state import Change, assign_all
+from kfac.state import Change, assign_all, group
 
 v1 = tf.compat.v1
 
@@ -277,23 +277,24 @@ class FisherFactor(abc.ABC):
           averages: Values of averages by the factor's name.
         """
 
-    def current_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Change]:
-        """Returns `updated_inverses` of the current averages.
+    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+        """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
+        return list(changes)
+
+    def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+        """Returns ops that recompute all registered functions from the current averages.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
           device: Device of the active scope.
         """
         del device
-        return self.updated_inverses(dampings)
-
-    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
-        """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
-        return list(changes)
+        changes = self.completed_inverses(self.updated_inverses(dampings))
+        return [assign_all(changes)] if changes else []
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""
-        return [assign_all(updated_inverses([self], [""]))]
+        return [group(*update_inverses([self], [""]))]
 
     # The moving average.
 
@@ -508,6 +509,7 @@ def computed_inverses(
     Returns:
       The changes of `inv_variables` of each factor.
     """
+    known = [averages] if averages else []  # A program's own factors need not take any.
     changes: list[list[Change]] = []
     large: dict[str, list[Change]] = {}
     for factor, device in zip(factors, devices, strict=True):
@@ -516,10 +518,7 @@ def computed_inverses(
         with v1.device(device):
             dampings = current_dampings(factor.dampings, dampings)
             with v1.control_dependencies(before):
-                if averages:
-                    own = factor.updated_inverses(dampings, averages)
-                else:
-                    own = factor.current_inverses(dampings, device)
+                own = factor.updated_inverses(dampings, *known)
         if is_large:
             large[device] = own
         changes.append(own)
@@ -542,3 +541,28 @@ def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) ->
         with v1.device(device):
             changes += factor.completed_inverses(own)
     return changes
+
+
+def update_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Operation]:
+    """Returns ops that recompute all registered functions of some factors from current averages.
+
+    Each layer's dampings are computed once, and large functions one after another, as in
+    `computed_inverses`.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's computation.
+    """
+    dampings: Mapping[str, Tensor] = NOTHING_KNOWN
+    updates: list[Operation] = []
+    large: dict[str, list[Operation]] = {}
+    for factor, device in zip(factors, devices, strict=True):
+        is_large = factor.inverse_cost >= LARGE_INVERSE
+        with v1.device(device):
+            dampings = current_dampings(factor.dampings, dampings)
+            with v1.control_dependencies(large.get(device, []) if is_large else []):
+                own = factor.update_inverses(dampings, device)
+        if is_large:
+            large[device] = own
+        updates += own
+    return updates

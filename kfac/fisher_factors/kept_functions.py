@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Operation, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot
@@ -67,28 +67,26 @@ class KeptFunctions:
         undamped = UndampedMatrix(wide, self._inverse_method())
         return [change for slot in self.slots for change in slot.updated(undamped, dampings)]
 
-    def updated_from(
+    def updates_from(
         self, average: StoredAverage, dampings: Mapping[str, Tensor]
-    ) -> list[Change] | None:
-        """Computes all functions of M = S/w, from its variables; returns the changes of theirs.
+    ) -> list[Operation] | None:
+        """Returns ops that compute all functions of M = S/w anew, one for each.
 
-        All variables are on one device. Each function is one operation.
+        All variables are together. Returns None if functions share an eigendecomposition.
 
         Args:
           average: S [n, n] and w.
           dampings: Dampings d by name, shape [] each.
-
-        Returns:
-          The changes, or None if the functions are to share an eigendecomposition.
         """
         dtype, method = tensor_ops.statistics_dtype(self._dtype), self._inverse_method()
-        changes: list[Change] = []
-        for slot in self.slots:
-            attempts = slot.function.attempts(method)
-            if attempts is None:
-                return None
-            changes += slot.updated_from(average, attempts, dampings, dtype)
-        return changes
+        attempts = [slot.function.attempts(method) for slot in self.slots]
+        known = [each for each in attempts if each is not None]
+        if len(known) < len(attempts):
+            return None
+        return [
+            slot.update_from(average, each, dampings, dtype)
+            for slot, each in zip(self.slots, known, strict=True)
+        ]
 
     def _inverse_method(self) -> str | None:
         """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Operation, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment
 from kfac.fisher_factors.kept_functions import KeepingFactor
 from kfac.fisher_factors.slot import Damping
@@ -83,19 +83,19 @@ class MatrixFactor(KeepingFactor):
         total, weight, _ = self.cov_variables
         return StoredAverage(total, weight, trace_of_matrix)
 
-    def current_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Change]:
-        """Returns `updated_inverses` of the current average, by few operations if possible.
+    def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+        """Returns ops that recompute all registered functions from the average; few if possible.
 
         Args:
           dampings: d by name, shape [] each: at least those of `dampings`.
           device: Device of the active scope.
         """
         stored = self.stored_average
-        if are_together([*stored.variables, *self.get_inv_vars()], device):
-            changes = self._functions.updated_from(stored, dampings)
-            if changes is not None:
-                return changes
-        return self.updated_inverses(dampings)
+        if are_together([*stored.variables, *self.inv_variables], device):
+            updates = self._functions.updates_from(stored, dampings)
+            if updates is not None:
+                return updates
+        return super().update_inverses(dampings, device)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

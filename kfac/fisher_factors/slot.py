@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.damped_matrix import Attempts, DampedMatrix, StoredMatrix, damped_function_of
+from kfac.linalg.damped_matrix import Attempts, StoredMatrix, update_function
 from kfac.linalg.retries import RARE_PATHS
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import Addition, Assignment, Change, make_variable, read
@@ -122,18 +122,18 @@ class MatrixSlot:
         """
         dtype = undamped.matrix.dtype
         damping = tf.cast(dampings[self.damping.name], dtype)
-        return self._changes(self.function.compute(undamped, damping, tf.cast(self.read(), dtype)))
+        found = self.function.compute(undamped, damping, tf.cast(self.read(), dtype))
+        matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
+        return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]
 
-    def updated_from(
+    def update_from(
         self,
         average: StoredAverage,
         attempts: Attempts,
         dampings: Mapping[str, Tensor],
         dtype: DType,
-    ) -> list[Change]:
-        """Computes the function of M = S/w anew, by one operation; returns the changes.
-
-        The variables are on one device, that of the active scope.
+    ) -> Operation:
+        """Returns an op that computes the function of M = S/w anew; all variables are together.
 
         Args:
           average: S [n, n] and w.
@@ -141,11 +141,5 @@ class MatrixSlot:
           dampings: Dampings by name, shape [] each, including d.
           dtype: Dtype in which it is computed.
         """
-        damping = tf.cast(dampings[self.damping.name], dtype)
-        stored = StoredMatrix(average.total, average.weight, self._matrix)
-        found = damped_function_of(stored, damping, attempts, dtype)
-        return self._changes(found)
-
-    def _changes(self, found: DampedMatrix) -> list[Change]:
-        matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
-        return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]
+        stored = StoredMatrix(average.total, average.weight, self._matrix, self._rare_paths)
+        return update_function(stored, tf.cast(dampings[self.damping.name], dtype), attempts, dtype)

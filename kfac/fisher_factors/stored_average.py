@@ -118,16 +118,23 @@ def _traces(kind: AverageKind) -> SharedFunction:
     return reading_function(kind.traces, kind.specs, name="trace")
 
 
-def balance_of(a: StoredAverage, g: StoredAverage) -> list[Tensor]:
-    """Returns π and 1/π of two averages on one device, in the dtype of A; see `balance`."""
+def split_damping_of(a: StoredAverage, g: StoredAverage, root: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns π√λ and √λ/π, each in the dtype of its average, for two averages on one device.
+
+    `root` is √λ in the dtype of A. For π see `balance`.
+    """
     with v1.device(None), v1.device(a.total.device):
-        return _balance(a.kind, g.kind)(*a.handles, *g.handles)
+        of_a, of_g = _split_damping(a.kind, g.kind)(*a.handles, *g.handles, root)
+    return of_a, of_g
 
 
 @functools.cache
-def _balance(a: AverageKind, g: AverageKind) -> SharedFunction:
+def _split_damping(a: AverageKind, g: AverageKind) -> SharedFunction:
     def compute(*values: Tensor) -> tuple[Tensor, Tensor]:
-        (_, a_mean), (_, g_mean) = a.traces(*values[:2]), g.traces(*values[2:])
-        return pi_and_inverse(a_mean, tf.cast(g_mean, a.dtype))
+        *averages, root = values
+        (_, a_mean), (_, g_mean) = a.traces(*averages[:2]), g.traces(*averages[2:])
+        pi, inverse = pi_and_inverse(a_mean, tf.cast(g_mean, a.dtype))
+        return root * pi, tf.cast(root * inverse, g.dtype)
 
-    return reading_function(compute, [*a.specs, *g.specs], name="balance")
+    specs = [tf.TensorSpec([], a.dtype)]
+    return reading_function(compute, [*a.specs, *g.specs], specs, name="split_damping")

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, inverse_from_root
 from kfac.linalg.retries import KEPT, NO_RARE_PATH, RootFunction, retry
-from kfac.linalg.shared_functions import SharedFunction, reading_function
+from kfac.linalg.shared_functions import SharedFunction, read_handle
+from kfac.linalg.shared_updates import SharedUpdate
 from kfac.linalg.tensor_ops import (
     add_to_diagonal,
     all_finite,
@@ -44,12 +45,14 @@ class Attempts(NamedTuple):
 class StoredMatrix(NamedTuple):
     """A matrix M = S/w, and a function of it, in resource variables on one device.
 
-    `total` is S [n, n], `weight` is w [], and `previous` [n, n] is the last value of the function.
+    `total` is S [n, n], `weight` is w [], and `function` [n, n] is the last value of the function.
+    `rare_paths`, int64 [3], counts how often each of `RARE_PATHS` was taken.
     """
 
     total: Variable
     weight: Variable
-    previous: Variable
+    function: Variable
+    rare_paths: Variable
 
 
 class DampedMatrix(NamedTuple):
@@ -118,41 +121,45 @@ def cholesky_inverse_attempts() -> Attempts:
     return _by_root(tf.linalg.triangular_solve)
 
 
-def damped_function_of(
+def update_function(
     stored: StoredMatrix, damping: Tensor, attempts: Attempts, dtype: DType
-) -> DampedMatrix:
-    """Returns a function of M + d·I, as `damped_inverse` does, by one operation.
+) -> Operation:
+    """Returns an op that computes a function of M + d·I anew, as `damped_inverse` does.
 
-    It reads the variables, and so is made where they are, outside of functions. The function has
-    the dtype of `previous` and is computed in `dtype`, that of d, shape [].
+    It reads and changes the variables, and is to be made outside of functions. The function is
+    computed in `dtype`, that of d, shape [].
     """
     size = static_size(stored.total, 0)
-    dtypes = stored.total.dtype.base_dtype, stored.previous.dtype.base_dtype
-    shared = _shared_of_stored(attempts, size if size > LARGEST_BLOCK else None, dtypes, dtype)
-    total, weight, previous = (variable.handle for variable in stored)
-    found, rare_paths = shared(total, weight, previous, damping)
-    found.set_shape(stored.previous.shape)
-    return DampedMatrix(found, rare_paths)
+    dtypes = stored.total.dtype.base_dtype, stored.function.dtype.base_dtype
+    update = _update(attempts, size if size > LARGEST_BLOCK else None, dtypes, dtype)
+    return update(stored, damping)
 
 
 @functools.cache
-def _shared_of_stored(
+def _update(
     attempts: Attempts, size: int | None, dtypes: tuple[DType, DType], dtype: DType
-) -> SharedFunction:
-    """Returns the function of S, w, the previous value and d; see `_shared` for the size."""
+) -> SharedUpdate:
+    """Returns the update of a `StoredMatrix` for given d; see `_shared` for the size.
 
-    def compute(total: Tensor, weight: Tensor, previous: Tensor, damping: Tensor) -> DampedMatrix:
-        matrix, kept = tf.cast(total / weight, dtype), tf.cast(previous, dtype)
-        found, rare_paths = _first_success(attempts, matrix, damping, kept)
-        return DampedMatrix(tf.cast(found, previous.dtype), rare_paths)
+    The dtypes are those of S and w and of the function.
+    """
+    of_total, of_function = dtypes
+    square, scalar = (size, size), ()
 
-    of_total, of_previous = dtypes
-    variables = (
-        tf.TensorSpec([size, size], of_total),
-        tf.TensorSpec([], of_total),
-        tf.TensorSpec([size, size], of_previous),
-    )
-    return reading_function(compute, variables, [tf.TensorSpec([], dtype)], "damped_function")
+    def compute(
+        total: Tensor, weight: Tensor, function: Tensor, rare_paths: Tensor, damping: Tensor
+    ) -> None:
+        s = read_handle(total, tf.TensorSpec(square, of_total))
+        w = read_handle(weight, tf.TensorSpec(scalar, of_total))
+        previous = read_handle(function, tf.TensorSpec(square, of_function))
+        matrix = tf.cast(s / w, dtype)
+        found, path = _first_success(attempts, matrix, damping, tf.cast(previous, dtype))
+        found = tf.cast(found, of_function)
+        tf.raw_ops.AssignVariableOp(resource=function, value=found)
+        tf.raw_ops.AssignAddVariableOp(resource=rare_paths, value=path)
+
+    num_variables = len(StoredMatrix._fields)
+    return SharedUpdate(compute, num_variables, [tf.TensorSpec(scalar, dtype)], "damped_function")
 
 
 def eigendecompose(matrix: Tensor) -> Eigendecomposition:

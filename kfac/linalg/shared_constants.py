@@ -26,10 +26,13 @@ def made_once(key: Hashable, device: str, make: Callable[[], Tensor]) -> Tensor:
     """
     if tf.executing_eagerly():
         return make()
-    kept = v1.get_default_graph().get_collection_ref((made_once,))
+    graph = v1.get_default_graph()
+    kept = graph.get_collection_ref((made_once,))
     if not kept:
         kept.append({})
-    if (key, device) not in kept[0]:
+    # The graph of a function begins with the collections of the graph around it.
+    place = graph, key, device
+    if place not in kept[0]:
         with v1.control_dependencies(None), v1.name_scope("kfac/constant/"), v1.device(device):
-            kept[0][key, device] = make()
-    return kept[0][key, device]
+            kept[0][place] = make()
+    return kept[0][place]

@@ -64,13 +64,14 @@ def reading_function(
     """
 
     def read_and_compute(*inputs: Tensor) -> Any:
-        return compute(*map(_value, inputs, variables), *inputs[len(variables) :])
+        return compute(*map(read_handle, inputs, variables), *inputs[len(variables) :])
 
     handles = [tf.TensorSpec([], tf.resource)] * len(variables)
     return SharedFunction(read_and_compute, [*handles, *specs], name)
 
 
-def _value(handle: Tensor, spec: tf.TensorSpec) -> Tensor:
+def read_handle(handle: Tensor, spec: tf.TensorSpec) -> Tensor:
+    """Reads the variable of a handle, whose value has a spec; called in shared functions."""
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=spec.dtype)
     value.set_shape(spec.shape)
     return value

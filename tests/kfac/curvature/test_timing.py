@@ -114,7 +114,7 @@ def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, sess
         before = set(graph.get_operations())
         made = update()
         new = set(graph.get_operations()) - before
-        counts.append(sum("balance" in op.name for op in new))
+        counts.append(sum("split_damping" in op.name for op in new))
     # π of a layer: for each factor alone, and for all four of them by layer.
     assert counts == [1, 1, 1, 1, 2]
     thunk_ops = [thunk() for thunk in thunks]

@@ -14,6 +14,7 @@ from kfac.fisher_factors import (
     MatrixFactor,
 )
 from kfac.fisher_factors.kept_functions import unsupported_error
+from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -163,3 +164,34 @@ def test_error_names_the_function_and_the_remedy():
         "Cannot compute the power 0.5 of factor 'conv/input': only powers 1 and -1 are known. "
         "Register the layer with approx='kron'."
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "functions", "calls"),
+    [
+        ("", [Power(-1), Cholesky()], 2),
+        ("/device:CPU:1", [Power(-1), Cholesky()], 0),
+        ("", [Power(-1), Power(-0.5)], 0),
+    ],
+)
+def test_inverses_are_updated_where_the_variables_are(graph, session, device, functions, calls):
+    """Elsewhere, or with a shared eigendecomposition, the variables are read beforehand."""
+    factor = matrix_factor()
+    for function in functions:
+        factor.register(function, DAMPING)
+    factor.instantiate_cov_variables()
+    factor.instantiate_inv_variables()
+    update = factor.make_covariance_update_op(0.9)
+    dampings = DAMPING.compute()
+    with v1.device(device):
+        updates = factor.update_inverses(dampings, device)
+    types = [op.type for op in updates]
+    assert types == (["StatefulPartitionedCall"] * calls or ["NoOp"])
+    changes = factor.updated_inverses(dampings)
+    assert [change.variable for change in changes] == list(factor.inv_variables)
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    expected = session.run([change.value for change in changes])
+    session.run(updates)
+    for found, value in zip(session.run(factor.inv_variables), expected, strict=True):
+        np.testing.assert_array_equal(found, value)

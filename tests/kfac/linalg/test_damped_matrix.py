@@ -272,3 +272,39 @@ def test_unusable_input_keeps_the_previous_function(inverters, function, bad, da
 def test_negative_eigenvalues_are_clipped_in_powers(inverters):
     result = inverters["float64"](np.diag([3.0, -1.0]), 0.25, function="power")
     np.testing.assert_allclose(result.matrix, np.diag([3.25**-0.5, 2.0]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, LARGEST_BLOCK + 2])
+@pytest.mark.parametrize(("kept", "dtype"), [("float64", "float64"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("function", "attempts"),
+    [
+        (damped_matrix.damped_inverse, damped_matrix.inverse_attempts("cholesky")),
+        (damped_matrix.damped_cholesky, damped_matrix.cholesky_attempts()),
+        (damped_matrix.damped_cholesky_inverse, damped_matrix.cholesky_inverse_attempts()),
+    ],
+)
+def test_functions_of_stored_matrices(graph, session, size, kept, dtype, function, attempts):
+    rows = np.random.RandomState(0).randn(2 * size, size)
+    stored = damped_matrix.StoredMatrix(
+        *(
+            v1.Variable(np.asarray(value, t), use_resource=True)
+            for value, t in (
+                (rows.T @ rows, "float64"),
+                (4.0, "float64"),
+                (np.eye(size), kept),
+                ([0, 0, 5], "int64"),
+            )
+        )
+    )
+    damping = tf.constant(0.5, dtype)
+    update = damped_matrix.update_function(stored, damping, attempts, tf.as_dtype(dtype))
+    matrix = tf.cast(stored.total / stored.weight, dtype)
+    expected = function(matrix, damping, tf.cast(stored.function, dtype)).matrix
+    session.run(v1.global_variables_initializer())
+    expected = session.run(tf.cast(expected, kept))
+    for paths in ([0, 0, 5], [0, 0, 6]):
+        session.run(update)
+        np.testing.assert_array_equal(session.run(stored.function), expected)
+        np.testing.assert_array_equal(session.run(stored.rare_paths), paths)
+        session.run(v1.assign(stored.weight, 0.0))  # Nothing usable: the function is kept.

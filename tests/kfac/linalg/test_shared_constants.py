@@ -34,3 +34,17 @@ def test_graphs_have_their_own(graph):
     with tf.Graph().as_default() as other:
         assert shared_constant(0, [], tf.int64).graph is other
     assert first.graph is graph
+
+
+def test_functional_branches_have_their_own(graph):
+    shared_constant(0, [], tf.float32)
+    wanted = v1.placeholder(tf.bool, [])
+    inside = []
+
+    def branch():
+        inside.append(shared_constant(1, [], tf.float32))
+        return inside[0]
+
+    tf.cond(wanted, branch, lambda: tf.constant(2.0))
+    assert inside[0].graph is not graph
+    assert shared_constant(1, [], tf.float32).graph is graph

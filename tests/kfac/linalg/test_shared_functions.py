@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared_functions import SharedFunction, reading_function
 
 v1 = tf.compat.v1
 
@@ -52,3 +52,45 @@ def test_calls_in_branches_and_in_functional_loops(graph, session):
 
 def doubled(x):
     return SUM_AND_PRODUCT(x, x)[0]
+
+
+WEIGHTED = reading_function(
+    lambda w, b, x: w * x + b,
+    [tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)],
+    [tf.TensorSpec([], tf.float32)],
+    name="weighted",
+)
+
+
+def variable(value):
+    return v1.Variable(np.float32(value), use_resource=True)
+
+
+def test_variables_are_read_when_a_function_runs(graph, session):
+    w, b, x = variable([1.0, 2.0]), variable(0.5), v1.placeholder(tf.float32, [])
+    with v1.control_dependencies([v1.assign(b, 1.5).op]):
+        (found,) = WEIGHTED(w.handle, b.handle, x)
+    session.run(v1.global_variables_initializer())
+    np.testing.assert_array_equal(session.run(found, {x: 3.0}), [4.5, 7.5])
+
+
+def test_variables_of_all_sizes_share_a_function(graph, session):
+    b = variable(0.0)
+    calls = [WEIGHTED(variable(range(n)).handle, b.handle, tf.constant(2.0)) for n in (2, 4)]
+    session.run(v1.global_variables_initializer())
+    assert [found.tolist() for (found,) in session.run(calls)] == [[0, 2], [0, 2, 4, 6]]
+    assert len(graph.as_graph_def().library.function) == 1
+    assert {call.op.type for (call,) in calls} == {"StatefulPartitionedCall"}
+
+
+def test_variables_are_read_in_branches(graph, session):
+    w, b, wanted = variable([1.0]), variable(1.0), v1.placeholder(tf.bool, [])
+    handles = w.handle, b.handle
+
+    def branch():
+        return WEIGHTED(*handles, tf.constant(2.0))[0]
+
+    found = tf.cond(wanted, branch, lambda: tf.zeros([1]))
+    session.run(v1.global_variables_initializer())
+    assert session.run(found, {wanted: True}) == [3]
+    assert session.run(found, {wanted: False}) == [0]
