@@ -417,11 +417,17 @@ class FisherFactor(abc.ABC):
         crosses = len(set(self._devices)) > 1
         for tensors, device in zip(towers, self._devices, strict=True):
             with v1.device(device):
-                total, count = self._tower_moment(tensors)
-                totals.append(self.packed(total) if crosses else total)
+                share = self._packed_tower_moment if crosses else self._tower_moment
+                total, count = share(tensors)
+                totals.append(total)
                 counts.append(count)
         total = tf.add_n(totals)
         return Moment(self.unpacked(total) if crosses else total, tensor_ops.total(counts))
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        """Returns one tower's share in the form in which it crosses to another device."""
+        total, count = self._tower_moment(tensors)
+        return Moment(self.packed(total), count)
 
     def _from_mean(self, mean: Tensor) -> Tensor:
         """Turns the mean over all examples of a batch into the statistic."""

@@ -13,6 +13,7 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
+import functools
 import typing
 import zlib
 from typing import Any
@@ -22,9 +23,11 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources, checked_size
-from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
+from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
 from kfac.patches.second_moment import patch_moment
 
@@ -153,14 +156,21 @@ class ConvInputKroneckerFactor(MatrixFactor):
         return self._patch_mask is None
 
     def _tower_moment(self, tensors: Any) -> Moment:
+        return self._moment(tensors, packs=False)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        return self._moment(tensors, packs=True)
+
+    def _moment(self, tensors: Any, packs: bool) -> Moment:
         images = self._sampled_images(_as_images(tensors, self._geometry, self.dtype))
         sample = self._sampled_patches if self._sampling.patches else None
-        way = self._config.conv_moment
-        total, count = patch_moment(images, self._geometry, self._has_bias, way, sample)
-        if self._patch_mask is not None:
-            mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
-            total = total * mask * mask[:, tf.newaxis]
-        return Moment(total, count)
+        args = images, self._geometry, self._has_bias, self._config.conv_moment, sample
+        if self._patch_mask is None:
+            return Moment(*patch_moment(*args, packs))
+        total, count = patch_moment(*args)
+        mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
+        total = total * mask * mask[:, tf.newaxis]
+        return Moment(self.packed(total) if packs else total, count)
 
     def _sampled_images(self, images: Tensor) -> Tensor:
         """Returns all images, or `input_fraction` of them if examples are sampled."""
@@ -209,8 +219,29 @@ class ConvOutputKroneckerFactor(MatrixFactor):
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
 
     def _tower_moment(self, tensors: Any) -> Moment:
+        return self._moment(tensors, packs=False)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        return self._moment(tensors, packs=True)
+
+    def _moment(self, tensors: Any, packs: bool) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)
-        return moment_of_rows(tf.reshape(gradients, [-1, self.dimension]))
+        size, entries = self.dimension, gradients.shape.num_elements()
+        products = _products(gradients.shape.rank, size, self.dtype, packs)
+        count = tf.size(gradients) // size if entries is None else entries // size
+        return Moment(products(gradients)[0], count)
+
+
+@functools.cache
+def _products(rank: int, size: int, dtype: DType, packs: bool) -> SharedFunction:
+    """Returns DᵀD of the rows D of Tensors [..., size]; packed as `pack_symmetric` does."""
+
+    def compute(entries: Tensor) -> Tensor:
+        total = tensor_ops.outer_product(tf.reshape(entries, [-1, size]))
+        return pack_symmetric(total) if packs else total
+
+    spec = tf.TensorSpec([*[None] * (rank - 1), size], dtype)
+    return SharedFunction(compute, [spec], name="products")
 
 
 @typing.final

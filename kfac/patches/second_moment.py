@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.linalg.tensor_ops import (
     append_homogeneous,
     as_scalar,
@@ -54,23 +55,26 @@ def patch_moment(
     has_bias: bool,
     way: str = "auto",
     sample: Callable[[Tensor], Tensor] | None = None,
+    packs: bool = False,
 ) -> PatchMoment:
     """Returns Σ p pᵀ over the patches p of all examples and locations, and their number.
 
     Images are [N, ..., c], channels last, with static c. With a bias each patch gets a trailing 1.
     `way` is a value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
     them for the filters above; "auto" avoids them if that is also estimated to be cheaper. A
-    function `sample` chooses some of the patches [N·T, d], which then are always made.
+    function `sample` chooses some of the patches [N·T, d], which then are always made. `packs`
+    packs the sum as `pack_symmetric` does.
     """
     if sample is None and _does_without_patches(images, geometry, way):
-        return _moment_without_patches(images, geometry, has_bias)
+        return _moment_without_patches(images, geometry, has_bias, packs)
     size = geometry.entries * static_size(images, -1)
     rows = tf.reshape(extract_patches(images, geometry), [-1, size])
     if sample is not None:
         rows = sample(rows)
     if has_bias:
         rows = append_homogeneous(rows)
-    return PatchMoment(outer_product(rows), num_rows(rows))
+    total = outer_product(rows)
+    return PatchMoment(pack_symmetric(total) if packs else total, num_rows(rows))
 
 
 def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> bool:
@@ -79,24 +83,31 @@ def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> b
     return way == "shifts" or is_cheaper(images, geometry)
 
 
-def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bool) -> PatchMoment:
-    total, values = _shared_sums(tuple(images.shape.as_list()), images.dtype, geometry)(images)
+def _moment_without_patches(
+    images: Tensor, geometry: ConvGeometry, has_bias: bool, packs: bool
+) -> PatchMoment:
+    shape, packs_early = tuple(images.shape.as_list()), packs and not has_bias
+    total, values = _shared_sums(shape, images.dtype, geometry, packs_early)(images)
     size, places = static_size(images, 0), locations(images, geometry)
     count = tf.shape(images)[0] * places if size is None else size * places
     if has_bias:
         last = tf.concat([values, [as_scalar(count, values.dtype)]], axis=0)
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)
         total = tf.concat([total, last[tf.newaxis]], axis=0)
-    return PatchMoment(total, count)
+    return PatchMoment(pack_symmetric(total) if packs and has_bias else total, count)
 
 
 @functools.cache
 def _shared_sums(
-    shape: tuple[int | None, ...], dtype: DType, geometry: ConvGeometry
+    shape: tuple[int | None, ...], dtype: DType, geometry: ConvGeometry, packs: bool
 ) -> SharedFunction:
     """Returns `patch_sums` of images of one shape, traced once: it has some hundred operations."""
-    spec = tf.TensorSpec(shape, dtype)
-    return SharedFunction(lambda images: tuple(patch_sums(images, geometry)), [spec])
+
+    def compute(images: Tensor) -> tuple[Tensor, Tensor]:
+        products, values = patch_sums(images, geometry)
+        return pack_symmetric(products) if packs else products, values
+
+    return SharedFunction(compute, [tf.TensorSpec(shape, dtype)])
 
 
 class PatchSums(NamedTuple):

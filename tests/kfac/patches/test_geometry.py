@@ -53,6 +53,11 @@ def test_stride_two_by_one_on_three_by_three_has_rank_six(graph, session):
     assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 6
 
 
+def test_filters_of_one_entry_see_the_image_itself(graph):
+    images = tf.zeros([2, 4, 4, 3])
+    assert extract_patches(images, ConvGeometry((1, 1), (1, 1), "SAME")) is images
+
+
 def test_dilation_beyond_the_image_sees_one_pixel(graph, session):
     images = np.random.RandomState(0).randn(4, 3, 3, 2)
     geometry = ConvGeometry((3, 3), (1, 1), "SAME", (9, 9))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kfac.linalg.symmetric_packing import unpack_symmetric
 from kfac.patches import cost, row_products, second_moment, spectral_products
 from kfac.patches.cost import PRODUCT_COST, WRITE_COST, CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs
@@ -44,6 +45,20 @@ def test_equal_to_patches(graph, session, reference_patches, way, size, kernel, 
     np.testing.assert_allclose(found.products, p.T @ p, atol=1e-11)
     np.testing.assert_allclose(found.values, p.sum(0), atol=1e-11)
     assert second_moment.locations(tf.constant(images), geometry) * 3 == len(p)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("conv_moment", ["patches", "shifts"])
+def test_packed(graph, session, has_bias, conv_moment):
+    images = tf.constant(np.random.RandomState(0).randn(3, 5, 4, 3))
+    args = images, ConvGeometry((3, 3), (1, 1), "SAME"), has_bias, conv_moment
+    plain, packed = (second_moment.patch_moment(*args, packs=packs) for packs in (False, True))
+    size = 27 + has_bias
+    assert packed.total.shape.num_elements() < 0.6 * size**2
+    unpacked = unpack_symmetric(packed.total, size)
+    expected, found = session.run([plain.total, unpacked])
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert plain.count == packed.count == 60
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
