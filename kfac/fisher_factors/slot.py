@@ -18,6 +18,7 @@ from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
 from kfac.linalg.damped_matrix import Attempts, StoredMatrix, update_function
 from kfac.linalg.retries import RARE_PATHS
 from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.tensor_ops import has_first_column
 from kfac.state import Addition, Assignment, Change, make_variable, read
 
 
@@ -53,11 +54,7 @@ def current_dampings(
 @functools.cache
 def _has_values(dtype: DType) -> SharedFunction:
     """Returns bool [] of a matrix, true unless its first column is zero."""
-
-    def compute(matrix: Tensor) -> Tensor:
-        return tf.reduce_any(tf.not_equal(matrix[:, 0], 0))
-
-    return SharedFunction(compute, [tf.TensorSpec([None, None], dtype)], name="has_values")
+    return SharedFunction(has_first_column, [tf.TensorSpec([None, None], dtype)], name="has_values")
 
 
 @typing.final

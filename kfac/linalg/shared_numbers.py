@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
+from kfac.linalg.shared_constants import made_once
 
 v1 = tf.compat.v1
 
@@ -20,11 +21,8 @@ def as_argument(value: Scalar, dtype: DType, device: str) -> Tensor:
     """
     if tf.is_tensor(value):
         return value
-    made = v1.get_default_graph().get_collection_ref((as_argument,))
-    if not made:
-        made.append({})
-    key = value, dtype, device
-    if key not in made[0]:
-        with v1.control_dependencies(None), v1.name_scope("kfac/number/"), v1.device(device):
-            made[0][key] = v1.placeholder_with_default(tf.constant(value, dtype), [])
-    return made[0][key]
+
+    def make() -> Tensor:
+        return v1.placeholder_with_default(tf.constant(value, dtype), [])
+
+    return made_once(("argument", value, dtype), device, make)

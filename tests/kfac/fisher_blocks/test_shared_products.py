@@ -27,7 +27,7 @@ def made_ops(graph, make):
     before = set(graph.get_operations())
     result = make()
     new = [op for op in graph.get_operations() if op not in before]
-    types = (op.type for op in new if "kfac/number/" not in op.name)
+    types = (op.type for op in new if "kfac/constant/" not in op.name)
     return result, sorted(t for t in types if t != "Const")
 
 
