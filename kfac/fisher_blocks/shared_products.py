@@ -20,11 +20,6 @@ from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.shared_numbers import as_argument
 
 
-def inherits(instance: object, base: type, *names: str) -> bool:
-    """Returns True if the class of an instance overrides none of some attributes of a base."""
-    return all(getattr(type(instance), name) is getattr(base, name) for name in names)
-
-
 class _Signature(NamedTuple):
     """Types of the arguments of a shared function: two matrices, parts of a vector, two scalars.
 

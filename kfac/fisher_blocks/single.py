@@ -11,13 +11,14 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.shared_products import diagonal_product, inherits
+from kfac.fisher_blocks.shared_products import diagonal_product
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, with_shape
 from kfac.linalg.vectors import joined, parted
+from kfac.overrides import inherits
 from kfac.state import read
 
 

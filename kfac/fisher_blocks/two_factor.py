@@ -17,7 +17,7 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_blocks.kronecker_product import KroneckerOperator, KroneckerProduct
-from kfac.fisher_blocks.shared_products import inherits, kronecker_or_identity
+from kfac.fisher_blocks.shared_products import kronecker_or_identity
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.linalg import low_rank, tensor_ops
@@ -26,6 +26,7 @@ from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared_constants import shared_constant
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
+from kfac.overrides import inherits
 from kfac.state import is_in_function
 
 

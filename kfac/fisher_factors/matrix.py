@@ -26,6 +26,7 @@ from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.diagonal_power import damped_diagonal_power
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
+from kfac.overrides import inherits
 from kfac.state import Change, read
 
 v1 = tf.compat.v1
@@ -71,17 +72,22 @@ class MatrixFactor(KeepingFactor):
         return self._read_traces()[1]
 
     def _read_traces(self) -> Sequence[Tensor]:
-        stored = self.stored_average
+        stored = self._stored
         if are_together(stored.variables):
             return traces_of(stored)
         with v1.device(stored.total.device):
             return stored.kind.traces(*map(read, stored.variables))
 
     @property
-    def stored_average(self) -> StoredAverage:
-        """The variables of the average."""
-        total, weight, _ = self.cov_variables
+    def _stored(self) -> StoredAverage:
+        total, weight, _ = self._average.variables
         return StoredAverage(total, weight, trace_of_matrix)
+
+    @property
+    def stored_average(self) -> StoredAverage | None:
+        """The variables of the average; None if a class computes the value or trace otherwise."""
+        names = "value", "trace", "mean_eigenvalue"
+        return self._stored if inherits(self, MatrixFactor, *names) else None
 
     def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns ops that recompute all registered functions from the average; few if possible.
@@ -91,8 +97,10 @@ class MatrixFactor(KeepingFactor):
           device: Device of the active scope.
         """
         stored = self.stored_average
-        if are_together([*stored.variables, *self.inv_variables], device):
-            updates = self._functions.updates_from(stored, dampings)
+        names = "updated_inverses", "completed_inverses", "value_of", "_matrix_of"
+        if stored is not None and inherits(self, MatrixFactor, *names):
+            together = are_together([*stored.variables, *self.inv_variables], device)
+            updates = self._functions.updates_from(stored, dampings) if together else None
             if updates is not None:
                 return updates
         return super().update_inverses(dampings, device)
@@ -137,9 +145,11 @@ class DiagonalFactor(FisherFactor):
         return tf.reduce_sum(self.value)
 
     @property
-    def stored_average(self) -> StoredAverage:
-        """The variables of the average."""
-        total, weight, _ = self.cov_variables
+    def stored_average(self) -> StoredAverage | None:
+        """The variables of the average; None if a class computes the value or trace otherwise."""
+        if not inherits(self, DiagonalFactor, "value", "trace", "mean_eigenvalue"):
+            return None
+        total, weight, _ = self._average.variables
         return StoredAverage(total, weight, trace_of_diagonal)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:

@@ -13,6 +13,7 @@ from kfac.fisher_factors import (
     FullyConnectedMultiKF,
     MatrixFactor,
 )
+from kfac.fisher_factors.base import Moment
 from kfac.fisher_factors.kept_functions import unsupported_error
 from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.geometry import ConvGeometry
@@ -195,3 +196,30 @@ def test_inverses_are_updated_where_the_variables_are(graph, session, device, fu
     session.run(updates)
     for found, value in zip(session.run(factor.inv_variables), expected, strict=True):
         np.testing.assert_array_equal(found, value)
+
+
+class DoubledFactor(MatrixFactor):
+    """A factor of a program's own, whose value is twice the average."""
+
+    dimension = 3
+
+    @property
+    def value(self):
+        return 2 * super().value
+
+    def trace(self):
+        return 2 * super().trace()
+
+    def _tower_moment(self, tensors):
+        return Moment(tf.matmul(tensors, tensors, transpose_a=True), 8)
+
+
+def test_overridden_values_are_used(graph, session, update_factors):
+    factor = DoubledFactor(((tf.constant(X),),), ("",), "fc/input")
+    factor.register_inverse(DAMPING)
+    update_factors(factor)
+    assert factor.stored_average is None
+    doubled = 2 * X.T @ X / 8
+    found, trace = session.run([factor.get_inverse(DAMPING).to_dense(), factor.trace()])
+    np.testing.assert_allclose(found, np.linalg.inv(doubled + 0.2 * np.eye(3)), rtol=1e-12)
+    np.testing.assert_allclose(trace, np.trace(doubled), rtol=1e-12)
