@@ -22,7 +22,7 @@ from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.stored_average import StoredAverage, are_together, split_damping_of
 from kfac.linalg.kronecker import balance, kronecker_product
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
-from kfac.linalg.shared_constants import shared_constant
+from kfac.linalg.shared_numbers import as_argument
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 
 
@@ -62,9 +62,7 @@ class SplitDamping:
             return root, tf.cast(root, g.dtype)
         stored = self._stored_together()
         if stored is not None:
-            if not tf.is_tensor(root):
-                # TensorFlow optimizes functions anew for each constant that they are given.
-                root = shared_constant(root, [], a.dtype, stored[0].total.device)
+            root = as_argument(root, a.dtype, stored[0].total.device)
             return split_damping_of(*stored, root)
         pi, inverse = balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
         root = as_scalar(root, a.dtype)
