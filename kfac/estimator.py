@@ -572,7 +572,7 @@ class FisherEstimator:
                 return self.times.end("inverse", start, self._update_inverses(chosen))
 
             with v1.control_dependencies([start]):
-                return update() if due is True else run_if(due, update)
+                return run_if(due, update)
 
     def make_inv_update_op_by_shares(
         self, due: Tensor, shares: Sequence[Sequence[int]]

@@ -516,19 +516,48 @@ def computed_inverses(
       The changes of `inv_variables` of each factor.
     """
     known = [averages] if averages else []  # A program's own factors need not take any.
-    changes: list[list[Change]] = []
-    large: dict[str, list[Change]] = {}
+    return _one_after_another(
+        factors,
+        devices,
+        dampings,
+        lambda factor, current, _: factor.updated_inverses(current, *known),
+        lambda own: [change.value for change in own],
+    )
+
+
+def _one_after_another(
+    factors: Sequence[FisherFactor],
+    devices: Sequence[str],
+    dampings: Known,
+    make: Callable[[FisherFactor, Known, str], list[Any]],
+    ends: Callable[[list[Any]], list[Any]],
+) -> list[list[Any]]:
+    """Makes functions of some factors, with each layer's dampings computed once.
+
+    A large one waits for the `ends` of the large one before on its device.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's computation.
+      dampings: Those that are known, by name.
+      make: Makes the functions of a factor, given all its dampings and its device.
+      ends: Returns the Tensors or operations with which they end, of what was made.
+
+    Returns:
+      What was made for each factor.
+    """
+    made: list[list[Any]] = []
+    large: dict[str, list[Any]] = {}
     for factor, device in zip(factors, devices, strict=True):
         is_large = factor.inverse_cost >= LARGE_INVERSE
-        before = [change.value for change in large.get(device, [])] if is_large else []
         with v1.device(device):
             dampings = current_dampings(factor.dampings, dampings)
-            with v1.control_dependencies(before):
-                own = factor.updated_inverses(dampings, *known)
+            with v1.control_dependencies(large.get(device, []) if is_large else []):
+                own = make(factor, dampings, device)
         if is_large:
-            large[device] = own
-        changes.append(own)
-    return changes
+            large[device] = ends(own)
+        made.append(own)
+    return made
 
 
 def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
@@ -559,16 +588,11 @@ def update_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> 
       factors: The factors.
       devices: Device of each factor's computation.
     """
-    dampings: Mapping[str, Tensor] = NOTHING_KNOWN
-    updates: list[Operation] = []
-    large: dict[str, list[Operation]] = {}
-    for factor, device in zip(factors, devices, strict=True):
-        is_large = factor.inverse_cost >= LARGE_INVERSE
-        with v1.device(device):
-            dampings = current_dampings(factor.dampings, dampings)
-            with v1.control_dependencies(large.get(device, []) if is_large else []):
-                own = factor.update_inverses(dampings, device)
-        if is_large:
-            large[device] = own
-        updates += own
-    return updates
+    updates = _one_after_another(
+        factors,
+        devices,
+        NOTHING_KNOWN,
+        lambda factor, current, device: factor.update_inverses(current, device),
+        lambda own: own,
+    )
+    return [update for own in updates for update in own]

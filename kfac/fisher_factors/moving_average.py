@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
+from kfac.linalg.shared_functions import read_handle
 from kfac.linalg.shared_updates import SharedUpdate
 from kfac.state import make_counter, make_variable, read
 
@@ -36,7 +37,7 @@ def _fold(dtype: DType, decay: float | None, ema_weight: float | None) -> Shared
         omega = tf.constant(ema_weight, dtype) if ema_weight is not None else next(unknown)
         gains = (new if ema_weight == 1 else omega * new), omega
         for variable, gain in zip((total, weight), gains, strict=True):
-            old = tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype)
+            old = read_handle(variable, tf.TensorSpec(None, dtype))
             value = tensor_ops.choose(accept, beta * old + gain, old)
             tf.raw_ops.AssignVariableOp(resource=variable, value=value)
         refusals = tf.cast(tf.logical_not(accept), tf.int64)

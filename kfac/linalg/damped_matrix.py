@@ -129,9 +129,8 @@ def update_function(
     It reads and changes the variables, and is to be made outside of functions. The function is
     computed in `dtype`, that of d, shape [].
     """
-    size = static_size(stored.total, 0)
     dtypes = stored.total.dtype.base_dtype, stored.function.dtype.base_dtype
-    update = _update(attempts, size if size > LARGEST_BLOCK else None, dtypes, dtype)
+    update = _update(attempts, _size_to_trace(stored.total), dtypes, dtype)
     return update(stored, damping)
 
 
@@ -139,7 +138,7 @@ def update_function(
 def _update(
     attempts: Attempts, size: int | None, dtypes: tuple[DType, DType], dtype: DType
 ) -> SharedUpdate:
-    """Returns the update of a `StoredMatrix` for given d; see `_shared` for the size.
+    """Returns the update of a `StoredMatrix` for given d; see `_size_to_trace`.
 
     The dtypes are those of S and w and of the function.
     """
@@ -231,16 +230,21 @@ def _with_retries(
     Most attempts read the lower triangle of M only. All matrices of a size that an attempt depends
     on share its operations.
     """
-    size = static_size(matrix, 0)
-    shared = _shared(attempts, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)
+    shared = _shared(attempts, _size_to_trace(matrix), matrix.dtype)
     found, rare_paths = shared(matrix, damping, previous)
     found.set_shape(previous.shape)
     return DampedMatrix(found, rare_paths)
 
 
+def _size_to_trace(matrix: Tensor | Variable) -> int | None:
+    """Returns the size of a matrix whose operations depend on it; None for all smaller ones."""
+    size = static_size(matrix, 0)
+    return size if (size or 0) > LARGEST_BLOCK else None
+
+
 @functools.cache
 def _shared(attempts: Attempts, size: int | None, dtype: DType) -> SharedFunction:
-    """Returns `_first_success` for matrices [size, size]; None stands for all small sizes."""
+    """Returns `_first_success` for matrices [size, size]; see `_size_to_trace`."""
     square = tf.TensorSpec([size, size], dtype)
     specs = square, tf.TensorSpec([], dtype), square
     compute = functools.partial(_first_success, attempts)

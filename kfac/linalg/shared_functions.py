@@ -26,12 +26,7 @@ class SharedFunction:
     ) -> None:
         """Traces the function."""
         self._name = name
-        # Tracing in its own graph keeps devices and control dependencies of the caller out.
-        with tf.Graph().as_default():
-            traced = tf.function(
-                compute, autograph=False, experimental_attributes={"_noinline": True}
-            )
-            self._function = traced.get_concrete_function(*specs)
+        self._function = traced(compute, specs)
         reads = any(spec.dtype == tf.resource for spec in specs)
         self._call = tf.raw_ops.StatefulPartitionedCall if reads else tf.raw_ops.PartitionedCall
 
@@ -43,6 +38,16 @@ class SharedFunction:
         for tensor, result in zip(found, results, strict=True):
             tensor.set_shape(result.shape)
         return list(found)
+
+
+def traced(compute: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Any:
+    """Returns a concrete function of Tensors of these specs, which TensorFlow does not inline."""
+    # Tracing in its own graph keeps devices and control dependencies of the caller out.
+    with tf.Graph().as_default():
+        function = tf.function(
+            compute, autograph=False, experimental_attributes={"_noinline": True}
+        )
+        return function.get_concrete_function(*specs)
 
 
 def reading_function(

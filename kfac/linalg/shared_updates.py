@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
+from kfac.linalg.shared_functions import traced
 
 v1 = tf.compat.v1
 
@@ -31,12 +32,7 @@ class SharedUpdate:
         """Traces the function."""
         self._name = name
         handles = [tf.TensorSpec([], tf.resource)] * num_variables
-        # Tracing in its own graph keeps devices and control dependencies of the caller out.
-        with tf.Graph().as_default():
-            traced = tf.function(
-                compute, autograph=False, experimental_attributes={"_noinline": True}
-            )
-            self._function = traced.get_concrete_function(*handles, *specs)
+        self._function = traced(compute, [*handles, *specs])
 
     def __call__(self, variables: Sequence[Variable], *inputs: Tensor) -> Operation:
         """Returns an op that changes the variables, on the device of the first one."""
