@@ -64,12 +64,47 @@ gc.freeze()
 gc.set_threshold(700, 10, 50)
 
 
+# Folders whose tests `make test` leaves out, and `make test-all` runs.
+BROAD = tuple(
+    ROOT / "tests" / folder
+    for folder in ("benchmarks", "examples/legacy", "examples/slim", "reliability/fuzz")
+)
+
+
 def pytest_addoption(parser):
-    """Adds what the tests of reliability are repeated with."""
+    """Adds the choice of tests, and what the tests of reliability are repeated with."""
+    parser.addoption(
+        "--scope",
+        choices=("core", "broad"),
+        help="core: without folders and tests that are broad; broad: these only; default: all",
+    )
     parser.addoption("--seed", type=int, default=0, help="seed of random faults and inputs")
     parser.addoption("--case", type=int, help="number of the one fuzzed input to play again")
     parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
     parser.addoption("--kills", type=int, default=5, help="kills of each kind, for percentiles")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Does not even import what is in the folders that are left out."""
+    if config.getoption("--scope") == "core" and collection_path in BROAD:
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Selects the tests of one scope."""
+    scope = config.getoption("--scope")
+    if scope is None:
+        return
+    kept = [item for item in items if is_broad(item) == (scope == "broad")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def is_broad(item):
+    """Returns True if a test, or its folder, is one that `make test` leaves out."""
+    folders = any(folder in item.path.parents for folder in BROAD)
+    return folders or item.get_closest_marker("broad") is not None
 
 
 def pytest_collection_finish():
