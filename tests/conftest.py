@@ -7,16 +7,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # `make test-tf215` runs the tests with these kernels.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
-import contextlib
 import gc
 import importlib.util
 import itertools
-import multiprocessing
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -35,6 +31,9 @@ from replicate.estimator.cluster import servers as servers_module
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_settings import default_session_config
 from replicate.launch.plan import free_ports
+from tests.programs import Program, Server
+
+pytest_plugins = ["tests.children"]
 
 # A script ignores SIGINT in what it starts with "&", and nohup SIGHUP.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -206,106 +205,25 @@ def own_log(caplog):
         yield caplog
 
 
-_BEGIN = """
-import gc, os, sys
-gc.freeze()
-gc.set_threshold(700, 10, 50)
-os.setsid()
-for number, stream in enumerate(streams):
-    os.dup2(stream.fileno(), number)
-    stream.close()
-sys.stdin = open(0)
-os.chdir(folder)
-os.environ.clear()
-os.environ.update(environment)
-sys.argv = ["-c", *arguments]
-if quick:
-    import tensorflow as tf
-    from replicate.estimator import run_config
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    run_config.default_session_config = lambda cluster: options
-exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-"""
-
-
-class Fork:
-    """A program in a process group of its own, with pipes, like a `subprocess.Popen`."""
-
-    def __init__(self, context, given):
-        pipes = [os.pipe() for _ in range(3)]
-        (stdin, ours), *printed = pipes
-        theirs = [stdin, *(write for _, write in printed)]
-        self.stdin = os.fdopen(ours, "w", buffering=1)
-        self.stdout, self.stderr = (os.fdopen(read) for read, _ in printed)
-        streams = [Connection(descriptor) for descriptor in theirs]
-        self._process = context.Process(
-            target=exec, args=(_BEGIN, {**given, "streams": streams}), daemon=True
-        )
-        self._process.start()
-        self.pid = self._process.pid
-        for stream in streams:
-            stream.close()
-
-    @property
-    def returncode(self):
-        """Exit code (below 0: the signal that ended it), None while it runs."""
-        return self._process.exitcode
-
-    def poll(self):
-        return self.returncode
-
-    def wait(self, timeout=None):
-        self._process.join(timeout)
-        return self.returncode
-
-    def send_signal(self, number):
-        """Sends a signal to all of the group that is left."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
-
-    def kill(self):
-        self.send_signal(signal.SIGKILL)
-
-    def communicate(self, timeout=None):
-        """Waits for the end, which it forces after a time; returns what is left of the output."""
-        with ThreadPoolExecutor(2) as readers:
-            left = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
-            if self.wait(timeout) is None:
-                self.kill()
-                self.wait()
-            out, err = (each.result() for each in left)
-        self.close()
-        return out, err
-
-    def close(self):
-        """Closes the pipes."""
-        for stream in (self.stdin, self.stdout, self.stderr):
-            stream.close()
-
-
 @pytest.fixture(scope="session")
-def start_python():
-    """Starts a program in a new process, as `python -c` does.
-
-    Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
+def start_python(request):
+    """Starts a program in a new process, as `python -c` does."""
+    shared = getattr(request.config, "workerinput", {}).get("programs")
+    server = None if shared else Server()
 
     def start(program, *arguments, folder=".", environment=None, quick=False):
-        given = {
-            "program": program,
-            "quick": quick,
-            "arguments": [str(argument) for argument in arguments],
-            "folder": os.path.abspath(folder),
-            "environment": dict(os.environ if environment is None else environment),
-        }
-        return Fork(context, given)
+        return Program(
+            shared or server.address,
+            program=program,
+            arguments=[str(argument) for argument in arguments],
+            folder=os.path.abspath(folder),
+            environment=dict(os.environ if environment is None else environment),
+            quick=quick,
+        )
 
-    return start
+    yield start
+    if server:
+        server.stop()
 
 
 class Ended(NamedTuple):
