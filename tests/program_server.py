@@ -6,6 +6,7 @@ server                       waits for requests, until its starter ends
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -16,9 +17,6 @@ import socket
 import sys
 import types
 
-import tensorflow as tf
-
-from replicate.estimator import run_config
 from tests.programs import NUMBER
 
 
@@ -29,12 +27,23 @@ def serve(listener):
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
             sys.exit()
+        load()
         connection, _ = listener.accept()
         if not os.fork():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
             return keep(connection)
         connection.close()
+
+
+@functools.cache
+def load():
+    """Imports what all programs have, and keeps its objects out of their garbage collections."""
+    for name in ("tensorflow", "kfac", "replicate.estimator.run_config"):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 50)
 
 
 def keep(connection):
@@ -85,6 +94,7 @@ def become(descriptors, program, arguments, folder, environment, quick):
 
 
 def leave_graphs_as_they_are():
+    tf, run_config = sys.modules["tensorflow"], sys.modules["replicate.estimator.run_config"]
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     options.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -92,10 +102,6 @@ def leave_graphs_as_they_are():
 
 
 if __name__ == "__main__":
-    importlib.import_module("kfac")
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(700, 10, 50)
     code = serve(socket.socket(fileno=int(sys.argv[1])))
     # Only the processes of programs arrive here.
     sys.modules["server"] = sys.modules["__main__"]
