@@ -184,9 +184,25 @@ class Worker:
     def __init__(self, config):
         self._config = config
         self._child = None
+        self._can_fork = True
         self._module, self._used = None, Usage(0, 0)
         self._owner = os.getpid()
         self.largest = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector):
+        """Refuses a module that starts threads when it is imported: forks would wait for them."""
+        before = usage().threads
+        report = yield
+        if report.passed and usage().threads > before:
+            self._can_fork = False
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{collector.nodeid} starts threads when it is imported, as TensorFlow does for an "
+                "operation outside of a graph. The forks that run tests have none of them: move it "
+                "into a fixture or a test."
+            )
+        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self):
@@ -195,7 +211,7 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        if os.getpid() != self._owner:
+        if os.getpid() != self._owner or not self._can_fork:
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self._run(item, nextitem):

@@ -78,14 +78,18 @@ def test_last():
 """
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory, run_command):
-    folder = tmp_path_factory.mktemp("suite")
-    (folder / "test_it.py").write_text(TESTS)
+def run_pytest(run_command, folder, tests):
+    """Returns what pytest prints of a suite with one worker, whose tests fail."""
+    (folder / "test_it.py").write_text(tests)
     (folder / "conftest.py").write_text("from tests import children\nchildren.GRACE_SECS = 1\n")
     options = ["-n", "1", "-p", "tests.children", "-rA", "-o", "timeout=2", "--rootdir", folder]
     command = ["-m", "pytest", "-p", "no:cacheprovider", *options, folder]
     return run_command(*command, folder=folder, code=1).stdout
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory, run_command):
+    return run_pytest(run_command, tmp_path_factory.mktemp("suite"), TESTS)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +110,9 @@ def printed(tmp_path_factory, run_command):
 )
 def test_children_run_the_tests(printed, text):
     assert re.search(text, printed)
+
+
+def test_module_that_starts_threads_when_it_is_imported_is_refused(tmp_path, run_command):
+    start = "import threading, time\nthreading.Thread(target=time.sleep, args=[9], daemon=True)"
+    printed = run_pytest(run_command, tmp_path, f"{start}.start()\n")
+    assert "test_it.py starts threads when it is imported" in printed
