@@ -28,7 +28,7 @@ TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup train test test-tf215 test-reliability docs bench gpu-check lint audit build lock clean
+.PHONY: help setup train test test-all test-tf215 test-reliability docs bench gpu-check lint audit build lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
@@ -39,8 +39,18 @@ setup: $(READY)  ## make .venv with everything that training and testing need (T
 train: setup  ## train the example ConvNet with K-FAC on two towers; ARGS="--help" lists its options
 	$(BIN)/python -m examples.convnet $(ARGS)
 
-test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
-	$(BIN)/python -m pytest -n auto $(ARGS)
+test: setup  ## run the tests that find nearly all faults; ARGS="tests/kfac -k damping" picks others
+	$(BIN)/python -m pytest -n auto $(or $(ARGS),--scope=core)
+
+test-all: setup  ## run the tests that `make test` leaves out: broad ones, and those on TensorFlow 2.15
+	@start=$$(date +%s); \
+	$(MAKE) --no-print-directory test ARGS=--scope=broad || exit; \
+	if missing=$$(bash tools/find_python.sh tf215 2>&1 >/dev/null); then \
+		$(MAKE) --no-print-directory test-tf215 || exit; \
+	else \
+		echo "TensorFlow 2.15 left out: $$missing"; \
+	fi; \
+	echo "make test-all took $$(($$(date +%s) - start)) s."
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
 	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
