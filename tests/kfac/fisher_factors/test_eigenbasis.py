@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
@@ -60,9 +59,8 @@ def rotated_squares(examples, bases):
     return (np.einsum("ij,nio,ok->njk", bases.input, examples, bases.output) ** 2).mean(0)
 
 
-@pytest.mark.parametrize("cuts", [(), (5, 7)])
-def test_statistic_of_a_dense_layer(graph, session, cuts):
-    factors = dense_factors(X, G, cuts)
+def test_statistic_of_a_dense_layer_in_three_towers(graph, session):
+    factors = dense_factors(X, G, (5, 7))
     updates = Updates(session, factors)
     updates.average()
     updates.bases()
@@ -76,13 +74,11 @@ def test_statistic_of_a_dense_layer(graph, session, cuts):
     np.testing.assert_allclose(found, expected.ravel(), rtol=1e-10)
 
 
-@pytest.mark.parametrize("first", [False, True])
-def test_statistic_of_a_convolution(graph, session, reference_patches, first):
+def test_statistic_of_a_convolution(graph, session, reference_patches):
     images, gradients = RANDOM.randn(3, 4, 5, 2), RANDOM.randn(3, 2, 3, 3)
-    geometry = ConvGeometry((3, 2), (2, 2), "SAME", (1, 1), first)
+    geometry = ConvGeometry((3, 2), (2, 2), "SAME", (1, 1), channels_first=True)
     mask = tuple(RANDOM.rand(12))
-    order = [0, 3, 1, 2] if first else [0, 1, 2, 3]
-    x, g = (tf.constant(t.transpose(order)) for t in (images, gradients))
+    x, g = (tf.constant(t.transpose(0, 3, 1, 2)) for t in (images, gradients))
     a = ConvInputKroneckerFactor(((x,),), geometry, True, ("",), None, mask, name="in")
     b = ConvOutputKroneckerFactor(((g,),), geometry, ("",), name="out")
     args = (((x, g),),), (a, b), 6, True, ("",), geometry, mask

@@ -25,9 +25,10 @@ def test_many_inverses_share_an_eigendecomposition(
     dampings = [
         Damping(str(d), lambda d=d: {str(d): tf.constant(d, tf.float64)}) for d in (0.1, 2.0)
     ]
-    for damping in dampings:
+    for damping in (*dampings, Damping("0.1", lambda: None)):
         factor.register_inverse(damping)
     update_factors(factor)
+    assert len(factor.inv_variables) == 4
     found = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
     assert len(found) == eigen
     for damping, d in zip(dampings, (0.1, 2.0), strict=True):
