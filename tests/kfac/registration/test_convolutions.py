@@ -46,10 +46,8 @@ def test_forms(collection, kernel, kwargs, form):
 @pytest.mark.parametrize(
     ("given", "config", "inputs", "patches"),
     [
-        ({}, {}, 7, None),
         ({}, {"sub_sample_inputs": True}, 2, None),
         ({"sub_sample_inputs": False}, {"sub_sample_inputs": True}, 7, None),
-        ({"sub_sample_inputs": True}, {}, 2, None),
         ({}, {"sub_sample_patches": True, "patches_per_dimension": 1}, 7, 12),
         ({"sub_sample_patches": False}, {"sub_sample_patches": True}, 7, None),
     ],
@@ -84,19 +82,6 @@ def test_channels_first(collection, kernel):
     )  # fmt: skip
     expected = ConvGeometry((3, 2), (3, 2), "SAME", (1, 2), channels_first=True)
     assert only(collection).settings[0] == expected
-
-
-def test_one_and_three_dimensions(collection):
-    one, three = v1.get_variable("one", [3, 2, 4]), v1.get_variable("three", [3, 3, 3, 2, 4])
-    args = tf.ones([2, 8, 2]), tf.ones([2, 4, 4])
-    collection.register_conv1d(one, (1, 2, 1), "same", *args, dilations=(1, 1, 1))
-    volume = tf.ones([2, 2, 4, 4, 4]), tf.ones([2, 4, 4, 4, 4])
-    collection.register_convolution(
-        three, *volume, "SAME", dilation_rate=(1, 2, 1), data_format="NCDHW"
-    )
-    first, second = (block.settings[0] for block in collection.get_blocks())
-    assert first == ConvGeometry((3,), (2,), "SAME", (1,))
-    assert second == ConvGeometry((3, 3, 3), (1, 1, 1), "SAME", (1, 2, 1), True)
 
 
 def test_depthwise(collection, kernel):
@@ -136,12 +121,6 @@ def test_separable_keeps_both_or_none(collection, kernel):
     assert [block.num_registered_towers for block in collection.get_blocks()] == [2, 2]
 
 
-def test_repeated(collection, kernel):
-    collection.register_conv2d_multi(kernel, ONES, "SAME", [images()] * 3, tf.ones([3, 2, 5, 5, 4]))
-    assert isinstance(only(collection), fisher_blocks.ConvKFCBasicMultiIndepFB)
-    assert only(collection).replications() == 75
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -159,10 +138,6 @@ def test_errors(collection, kernel, kwargs, message):
     settings = {"strides": ONES, "padding": "SAME", **kwargs}
     with pytest.raises(ValueError, match=message):
         collection.register_conv2d(kernel, inputs=images(), outputs=images(4), **settings)
-    assert not collection.fisher_blocks
-
-
-def test_filter_of_another_rank(collection, kernel):
     with pytest.raises(ValueError, match=r"convolution conv/w: its filter has shape \(3, 2, 2, 4"):
         collection.register_conv1d(kernel, (1, 1, 1), "SAME", images(), images())
     assert not collection.fisher_blocks

@@ -28,57 +28,36 @@ def only(collection):
     return block
 
 
-@pytest.mark.parametrize(
-    ("approx", "form"),
-    [
-        ("kron", DenseForm()),
-        ("kron_in_diag", DenseForm(diagonal_input=True)),
-        ("kron_out_diag", DenseForm(diagonal_output=True)),
-        ("kron_both_diag", DenseForm(True, True)),
-    ],
-)
-def test_forms_of_dense_layers(collection, weight, approx, form):
-    collection.register_fully_connected(weight, *tensors(*VECTORS), approx)
-    block = only(collection)
-    assert isinstance(block, fisher_blocks.FullyConnectedKFACBasicFB)
-    assert block.settings == (() if approx == "kron" else (form,))
-
-
-def test_diagonal(collection, weight):
-    collection.register_fully_connected(weight, *tensors(*VECTORS), approx="diagonal")
-    assert isinstance(only(collection), fisher_blocks.FullyConnectedDiagonalFB)
-
-
 def test_default_approximation(collection, weight):
     collection.set_default_fully_connected_approximation("diagonal")
     collection.register_fully_connected(weight, *tensors(*VECTORS))
     assert isinstance(only(collection), fisher_blocks.FullyConnectedDiagonalFB)
 
 
-@pytest.mark.parametrize("approx", ["kron", "kron_out_diag", "diagonal"])
-def test_ids_need_a_diagonal_input_factor(collection, weight, approx):
-    ids = tf.constant([0, 2])
-    with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*dense_inputs=False.*in_diag"):
-        collection.register_fully_connected(weight, ids, tf.ones([2, 2]), approx, False)
+def test_ids_need_a_diagonal_input_factor(collection, weight):
+    ids, outputs = tf.constant([0, 2]), tf.ones([2, 2])
+    for approx in ("kron", "kron_out_diag", "diagonal"):
+        with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*dense_inputs=False.*in_diag"):
+            collection.register_fully_connected(weight, ids, outputs, approx, False)
     assert not collection.fisher_blocks
-    collection.register_fully_connected(weight, ids, tf.ones([2, 2]), dense_inputs=False)
+    collection.register_fully_connected(weight, ids, outputs, dense_inputs=False)
     assert only(collection).settings == (DenseForm(diagonal_input=True, dense_inputs=False),)
 
 
-@pytest.mark.parametrize(
-    ("approx", "cls"),
-    [
-        (None, fisher_blocks.FullyConnectedMultiIndepFB),
-        ("kron_indep_both_diag", fisher_blocks.FullyConnectedMultiIndepFB),
-        ("kron_series_1", fisher_blocks.FullyConnectedSeriesFB),
-        ("kron_series_2", fisher_blocks.FullyConnectedSeriesFB),
-    ],
-)
-def test_repeated_layers(collection, weight, approx, cls):
-    x, s = tensors([8, 3], [8, 2])
-    collection.register_fully_connected_multi(weight, x, s, num_uses=2, approx=approx)
-    assert type(only(collection)) is cls
-    assert only(collection).settings[0] == 2
+def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight):
+    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
+    register = collection.register_fully_connected_multi
+    for approx in ("kron_indep", "kron_indep_out_diag", "kron_series_1"):
+        with pytest.raises(ValueError, match=r"dense_inputs=False.*'kron_indep_in_diag'"):
+            register(weight, ids, s, None, approx, False)
+    other = v1.get_variable("other", [3, 2])
+    register(weight, ids, s, dense_inputs=False)
+    collection.set_default_fully_connected_multi_approximation("kron_indep_out_diag")
+    register(other, ids, s, dense_inputs=False)
+    assert [block.settings for block in collection.get_blocks()] == [
+        (2, DenseForm(diagonal_input=True, dense_inputs=False)),
+        (2, DenseForm(diagonal_input=True, diagonal_output=True, dense_inputs=False)),
+    ]
 
 
 def test_repeated_layers_whose_uses_differ(collection, weight):
@@ -99,23 +78,6 @@ def test_repeated_layers_in_any_order(collection, weight):
             collection.register_fully_connected_multi(weight, x, s, unordered=True, **kwargs)
 
 
-@pytest.mark.parametrize("approx", ["kron_indep", "kron_indep_out_diag", "kron_series_1"])
-def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight, approx):
-    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
-    with pytest.raises(ValueError, match=r"dense_inputs=False.*'kron_indep_in_diag'"):
-        collection.register_fully_connected_multi(weight, ids, s, None, approx, False)
-    collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
-    assert only(collection).settings == (2, DenseForm(diagonal_input=True, dense_inputs=False))
-
-
-@pytest.mark.parametrize("default", ["kron_indep_out_diag", "kron_indep_both_diag"])
-def test_ids_used_several_times_keep_the_default_for_outputs(collection, weight, default):
-    collection.set_default_fully_connected_multi_approximation(default)
-    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
-    collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
-    assert only(collection).settings == (2, DenseForm(True, True, False))
-
-
 def test_generic(collection, weight):
     bias = v1.get_variable("fc/b", [2])
     with pytest.raises(ValueError, match=r"'fc/w': 2 parameters together with approx='diagonal'"):
@@ -125,22 +87,12 @@ def test_generic(collection, weight):
     assert isinstance(only(collection), fisher_blocks.NaiveFullFB)
 
 
-def test_generic_diagonal(collection, weight):
-    collection.register_generic(weight, 4)
-    collection.register_generic(weight, 8, reuse=True)
-    assert isinstance(only(collection), fisher_blocks.NaiveDiagonalFB)
-    assert only(collection).inputs == (4, 8)
-
-
-@pytest.mark.parametrize("method", ["register_scale_and_shift", "register_layer_norm"])
-def test_scale_and_shift(collection, method):
+def test_scale_and_shift_have_a_full_block(collection):
     x = tf.ones([4, 3])
-    scale, shift = v1.get_variable("scale", [3]), v1.get_variable("shift", [3])
-    getattr(collection, method)((scale, shift), x, x)
-    assert isinstance(collection.get_blocks()[0], fisher_blocks.ScaleAndShiftFullFB)
-    other = v1.get_variable("other", [3])
-    getattr(collection, method)(other, x, x, approx="diagonal")
-    assert isinstance(collection.get_blocks()[1], fisher_blocks.ScaleAndShiftDiagonalFB)
+    scale, other = v1.get_variable("scale", [3]), v1.get_variable("other", [3])
+    collection.register_scale_and_shift(scale, x, x)
+    collection.register_layer_norm(other, x, x)
+    assert [type(b) for b in collection.get_blocks()] == [fisher_blocks.ScaleAndShiftFullFB] * 2
 
 
 class WholeDenseFactor(MatrixFactor):
@@ -167,28 +119,18 @@ class WholeDenseFB(SingleFactorBlock):
         return self.factor_maker.make_or_get_factor(WholeDenseFactor, args, name=self.name)
 
 
-def build(towers, features, labels):
-    """Registers a dense layer with the block in each tower; returns the collection and the loss."""
-    layers, losses = kfac.LayerCollection(), []
-    cuts = np.array_split(np.arange(len(features)), towers)
-    for tower, rows in enumerate(cuts):
-        with v1.variable_scope("", reuse=tower > 0):
-            weight = v1.get_variable("weight", [3, 2], tf.float64, v1.ones_initializer())
-            x = tf.constant(features[rows])
-            logits = x @ weight
-            layers.register_block(WholeDenseFB(layers, weight), x, logits)
-            y = tf.constant(labels[rows])
-            layers.register_softmax_cross_entropy_loss(logits, targets=y, name="loss")
-        of_examples = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-        losses.append(tf.reduce_sum(of_examples) / len(features))
-    return layers, weight, tf.add_n(losses)
-
-
-@pytest.mark.parametrize("towers", [1, 2])
-def test_a_step_with_a_block_of_ones_own(graph, session, towers):
+def test_a_step_with_a_block_of_ones_own_in_two_towers(graph, session):
     random = np.random.RandomState(0)
     x, y = random.randn(6, 3), np.array([0, 1, 0, 1, 1, 0])
-    layers, weight, loss = build(towers, x, y)
+    layers, losses = kfac.LayerCollection(), []
+    for tower, rows in enumerate((slice(2), slice(2, 6))):
+        with v1.variable_scope("", reuse=tower > 0):
+            weight = v1.get_variable("weight", [3, 2], tf.float64, v1.ones_initializer())
+            inputs, labels = tf.constant(x[rows]), tf.constant(y[rows])
+            logits = inputs @ weight
+            layers.register_block(WholeDenseFB(layers, weight), inputs, logits)
+            layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+        losses.append(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         1,
         learning_rate=0.5,
@@ -197,7 +139,7 @@ def test_a_step_with_a_block_of_ones_own(graph, session, towers):
         momentum=None,
         estimation_mode="empirical",
     )
-    train = optimizer.minimize(loss)
+    train = optimizer.minimize(tf.reduce_sum(tf.concat(losses, axis=0)) / 6)
     session.run(v1.global_variables_initializer())
     session.run(train)
     g = 0.5 - np.eye(2)[y]  # Equal logits.
@@ -229,12 +171,11 @@ def test_the_form_of_tensorflow_kfac(graph):
     assert block.params == (weight,)
 
 
-@pytest.mark.parametrize("name", ["loss", None])
-def test_reuse_none_is_false(graph, name):
+def test_reuse_none_is_false(graph):
     layers = kfac.LayerCollection()
     weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
     logits = x @ weight
     layers.register_fully_connected(weight, x, logits, reuse=None)
-    layers.register_softmax_cross_entropy_loss(logits, name=name, reuse=None)
+    layers.register_softmax_cross_entropy_loss(logits, reuse=None)
     with pytest.raises(ValueError, match="already in LayerCollection"):
         layers.register_fully_connected(weight, x, logits, reuse=None)
