@@ -96,6 +96,9 @@ def combined(model_dir=None, *, optimizer, **kwargs):
 
 CASES["combined"] = (combined, CLASSES)
 
+BROAD = ("three_classes_with_weights",)
+"""Its one tower is compared with a model registered by hand, and "two_heads" has the towers."""
+
 GUARDED_BY_OTHERS = ("two_classes", "numbers", "labels", "linear", "combined")
 """Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first. "two_heads" has the
 head of "numbers", "three_classes_with_weights" that of "linear". The tests of canned estimators
@@ -151,10 +154,11 @@ def check_same(got, expected):
         assert difference <= TOLERANCE * largest, name
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case in GUARDED_BY_OTHERS)) for case in CASES],
-)
+def marks(case):
+    return [pytest.mark.broad] * (case in BROAD) + [pytest.mark.slow] * (case in GUARDED_BY_OTHERS)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case)) for case in CASES])
 def test_two_towers_train_as_one(case):
     make, labels = CASES[case]
     losses, _ = reference(case)
@@ -218,22 +222,14 @@ def test_steps_and_factors_are_those_of_a_model_registered_by_hand():
         np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("devices", [None, ["/cpu:0", "/cpu:1"]])
-def test_adaptive_settings_need_no_rate(devices):
+@pytest.mark.parametrize("towers", [pytest.param(1, marks=pytest.mark.broad), 2])
+def test_adaptive_settings_need_no_rate(towers):
     make, labels = CASES["linear"]
-    optimizer = kfac.for_canned(adaptive=True)
-    losses, variables = trained(model_fn_of(make(optimizer=optimizer, devices=devices)), labels)
+    devices = ["/cpu:0", "/cpu:1"] if towers == 2 else None
+    estimator = make(optimizer=kfac.for_canned(adaptive=True), devices=devices)
+    losses, variables = trained(model_fn_of(estimator), labels)
     assert losses[-1] < min(reference("linear")[0])
     assert "kfac/damping" in variables
-
-
-def test_quadratic_model_chooses_the_rate():
-    optimizer = kfac.for_canned(
-        None, damping=0.1, momentum=None, norm_constraint=None, momentum_type="qmodel"
-    )
-    make, labels = CASES["linear"]
-    losses, _ = trained(model_fn_of(make(optimizer=optimizer)), labels)
-    assert losses[-1] < min(reference("linear")[0])
 
 
 def test_only_the_network_of_a_combined_model_is_preconditioned():
@@ -285,26 +281,25 @@ def test_head_of_ones_own_may_tell_its_losses():
         assert list(kfac.graph_layer_collection().loss_coeffs.values()) == [0.25]
 
 
+def cross(labels, logits):
+    return logits[:, :1] ** 2
+
+
 @pytest.mark.parametrize(
-    ("head", "labels", "message"),
+    ("head", "message"),
     [
-        (replicate.PoissonRegressionHead(), NUMBERS[:, 0], "loss of PoissonRegressionHead"),
-        (
-            replicate.MultiClassHead(3, loss_fn=lambda labels, logits: logits[:, :1] ** 2),
-            CLASSES,
-            "loss of MultiClassHead",
-        ),
+        (replicate.PoissonRegressionHead(), "loss of PoissonRegressionHead"),
+        (replicate.MultiClassHead(3, loss_fn=cross), "loss of MultiClassHead"),
         (
             replicate.MultiClassHead(3, loss_reduction=tf.losses.Reduction.SUM),
-            CLASSES,
             "MultiClassHead with K-FAC: its loss_reduction is 'sum'",
         ),
     ],
 )
-def test_heads_without_a_known_mean_loss_are_refused(head, labels, message):
+def test_heads_without_a_known_mean_loss_are_refused(head, message):
     estimator = replicate.LinearEstimator(head, [X], optimizer=adam_like())
     with pytest.raises(ValueError, match=message):
-        trained(model_fn_of(estimator), labels)
+        trained(model_fn_of(estimator), CLASSES)
 
 
 def test_both_parts_of_a_combined_model_are_refused():

@@ -13,82 +13,33 @@ import kfac
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
-EXPORT = [
-    "ClassificationOutput",
-    "EvalOutput",
-    "ExportOutput",
-    "PredictOutput",
-    "RegressionOutput",
-    "ServingInputReceiver",
-    "TensorServingInputReceiver",
-    "build_parsing_serving_input_receiver_fn",
-    "build_raw_serving_input_receiver_fn",
-]
-
 ABSENT = [
-    "BoostedTreesClassifier",
-    "BoostedTreesEstimator",
-    "BoostedTreesRegressor",
-    "InputPipelineConfig",
-    "LinearSDCA",
-    "RNNClassifier",
-    "RNNEstimator",
-    "TPUConfig",
-    "TPUEstimator",
-    "TPUEstimatorSpec",
-    "build_raw_supervised_input_receiver_fn",
-    "clip_gradients_by_norm",
-    "experimental",
-    "forward_features",
-]
-
-TPU = [
-    "CrossShardOptimizer",
-    "InputPipelineConfig",
-    "RunConfig",
-    "TPUClusterResolver",
-    "TPUConfig",
-    "TPUEstimator",
-    "TPUEstimatorSpec",
-    "bfloat16_scope",
-]
-
-KFAC_MODULES = [
-    "curvature_matrix_vector_products",
-    "estimator",
-    "fisher_blocks",
-    "fisher_factors",
-    "graph_search",
-    "layer_collection",
-    "loss_functions",
-    "op_queue",
-    "optimizer",
-    "placement",
-    "data_reader",
-]
+    "BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor",
+    "InputPipelineConfig", "LinearSDCA", "RNNClassifier", "RNNEstimator", "TPUConfig",
+    "TPUEstimator", "TPUEstimatorSpec", "build_raw_supervised_input_receiver_fn",
+    "clip_gradients_by_norm", "experimental", "forward_features",
+]  # fmt: skip
 
 WORKING = [
-    "import replicate",
-    "import kfac",
-    "import model_deploy",
     "from replicate import *",
     "from replicate.v1 import *",
-    *(f"from replicate.export import {name}" for name in EXPORT),
-    *(f"from replicate.tpu import {name}" for name in TPU),
+    "from replicate.export import ClassificationOutput, EvalOutput, ExportOutput",
+    "from replicate.export import PredictOutput, RegressionOutput, ServingInputReceiver",
+    "from replicate.export import TensorServingInputReceiver",
+    "from replicate.export import build_parsing_serving_input_receiver_fn",
+    "from replicate.export import build_raw_serving_input_receiver_fn",
     "from replicate import tpu",
-    "from replicate.inputs import numpy_input_fn",
-    "from replicate.inputs import pandas_input_fn",
+    "from replicate.tpu import CrossShardOptimizer, InputPipelineConfig, RunConfig, TPUConfig",
+    "from replicate.tpu import TPUClusterResolver, TPUEstimator, TPUEstimatorSpec, bfloat16_scope",
+    "from replicate.inputs import numpy_input_fn, pandas_input_fn",
     "from model_deploy import *",
     "from kfac import *",
-    *(f"import kfac.{name}" for name in KFAC_MODULES),
-    "from kfac import KfacOptimizer",
-    "from kfac.estimator import FisherEstimator",
-    "from kfac.estimator import make_fisher_estimator",
+    "import kfac.curvature_matrix_vector_products",
+    "import kfac.fisher_blocks, kfac.graph_search, kfac.placement",
+    "from kfac.estimator import FisherEstimator, make_fisher_estimator",
     "from kfac.fisher_factors import APPROX_DIAGONAL_NAME",
-    "from kfac.layer_collection import APPROX_KRONECKER_NAME",
-    "from kfac.layer_collection import LayerCollection",
-    "from kfac.layer_collection import get_default_layer_collection",
-    "from kfac.layer_collection import set_default_layer_collection",
+    "from kfac.layer_collection import APPROX_KRONECKER_NAME, LayerCollection",
+    "from kfac.layer_collection import get_default_layer_collection, set_default_layer_collection",
     "from kfac.linalg import linear_operator",
     "from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss",
     "from kfac.op_queue import OpQueue, OpQueueHook",
@@ -98,7 +49,6 @@ WORKING = [
     "import kfac.batch_execute; assert callable(kfac.batch_execute)",
     "from kfac.optimizer import KfacOptimizer",
     "from kfac.utils import ip_p, sprod_p, sum_p",
-    "import kfac.utils",
 ]
 
 TOLD = {
@@ -148,11 +98,10 @@ def test_error_of_an_old_expression_says_what_to_write(expression, graph):
     assert EXPRESSIONS[expression] in str(failed.value)
 
 
-@pytest.mark.parametrize(
-    "line", ["from deployment import model_deploy", "from tensorflow.contrib import kfac"]
-)
-def test_old_imports_of_other_packages_are_in_the_guide(line):
-    assert f"# was: {line}\n" in (DOCS / "howto" / "from_contrib.md").read_text()
+def test_old_imports_of_other_packages_are_in_the_guide():
+    guide = (DOCS / "howto" / "from_contrib.md").read_text()
+    for line in ("from deployment import model_deploy", "from tensorflow.contrib import kfac"):
+        assert f"# was: {line}\n" in guide
 
 
 def test_unknown_names_have_pythons_own_error():
