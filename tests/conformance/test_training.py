@@ -160,11 +160,10 @@ def alone(member):
     return functools.partial(model_fn, params=params)
 
 
-def replicated(member, towers, uneven="error", declared=None):
-    """The same model_fn on towers; `declared` replaces the name of the member's reduction."""
-    reduction = REDUCTIONS[declared or member.reduction]
+def replicated(member, towers, uneven="error"):
+    """The same model_fn on towers."""
     replicated_fn = replicate.replicate_model_fn(
-        model_fn, reduction, devices(towers), uneven=uneven
+        model_fn, REDUCTIONS[member.reduction], devices(towers), uneven=uneven
     )
     return functools.partial(
         replicated_fn, params={"member": member, "wrap": replicate.TowerOptimizer}
@@ -294,13 +293,9 @@ def check_uneven(towers, dtype, members):
     assert different(got, uneven_reference(dtype, tuple(members)), dtype) == []
 
 
-@pytest.mark.parametrize(
-    ("towers", "dtype"),
-    [(3, "float32"), pytest.param(8, "float64", marks=pytest.mark.slow)],
-)
-def test_uneven_batches_train_as_one(towers, dtype):
-    """Batches of 5, 6, 7, 5 … rows, on 8 towers fewer than towers."""
-    check_uneven(towers, dtype, UNEVEN_MEMBERS)
+def test_uneven_batches_train_as_one():
+    """Batches of 5, 6, 7, 5 … rows."""
+    check_uneven(3, "float32", UNEVEN_MEMBERS)
 
 
 @pytest.mark.slow
@@ -352,17 +347,6 @@ def test_a_regularizer_counts_once(towers, reduction):
     np.testing.assert_allclose(variables["kernel"], kernel, rtol=0, atol=1e-12)
 
 
-@pytest.mark.broad
-def test_a_wrong_reduction_is_seen():
-    """Gradients that are twice or half as large as they should be, with every optimizer."""
-    wrong = {"mean": "sum", "sum": "mean"}
-    members = MEMBERS[::3]
-    assert {member.optimizer for member in members} == set(OPTIMIZERS)
-    models = {member: replicated(member, 2, declared=wrong[member.reduction]) for member in members}
-    got = train(models, batches("float32"), ROWS)
-    assert different(got, reference("float32"), "float32") == list(map(str, members))
-
-
 def test_a_difference_just_above_the_bound_is_seen():
     expected = reference("float32")
     member = Member("sgd", "dense", "mean")
@@ -373,14 +357,6 @@ def test_a_difference_just_above_the_bound_is_seen():
         moved[0, 0] += error * TOLERANCE["float32"] * largest
         got = {member: (losses, {**variables, "w1": moved})}
         assert different(got, expected, "float32") == seen
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_every_weight_of_the_reference_moves(dtype):
-    for member, (_, variables) in reference(dtype).items():
-        for name in WEIGHTS[member.model]:
-            before = initial(name, variables[name].shape, dtype)
-            assert np.abs(variables[name] - before).max() > 1e-3, (member, name)
 
 
 def numpy_gradients(model, weights, batch):

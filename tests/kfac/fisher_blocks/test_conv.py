@@ -168,10 +168,10 @@ def test_uncorrelated_activations(laboratory, moment, solution, zero_mean, has_b
     x, g = 0.5 + random.randn(5, 4, 4, 2), random.randn(5, 4, 4, 3)
     lab = laboratory(CurvatureConfig(zero_mean_activations=zero_mean))
     kernel, bias = lab.variable("conv/w", [3, 3, 2, 3]), lab.variable("conv/b", [3])
-    args = (1, 1, 1, 1), "SAME", tf.constant(x), tf.constant(g)
-    params = (kernel, bias) if has_bias else kernel
-    lab.collection.register_conv2d(params, *args, approx="kron_sua")
-    block = lab.instantiate([[g]])
+    args = (kernel, bias) if has_bias else kernel, (1, 1, 1, 1), "SAME"
+    method = functools.partial(lab.collection.register_conv2d, *args, approx="kron_sua")
+    block = lab.instantiate([lab.register(method, x, g, 3)])
+    assert block.input_factor.inverse_bytes == 8 * 2 * 2
     pixels = x.reshape(-1, 2)
     mean = np.zeros(2) if zero_mean else pixels.mean(0)
     a = np.kron(np.eye(9), moment(pixels) - np.outer(mean, mean))

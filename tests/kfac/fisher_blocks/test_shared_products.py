@@ -177,24 +177,6 @@ def changed(block):
     )
 
 
-def test_diagonal_block_of_filters(session, laboratory):
-    lab = laboratory()
-    random = np.random.RandomState(0)
-    x, g = random.randn(2, 4, 4, 2), random.randn(2, 4, 4, 3)
-    params = lab.variable("w", [3, 3, 2, 3]), lab.variable("b", [3])
-    lab.collection.register_conv2d(
-        params, (1, 1, 1, 1), "SAME", tf.constant(x), tf.constant(g), approx="diagonal"
-    )
-    block = lab.instantiate([[g]])
-    vector = tf.constant(random.randn(3, 3, 2, 3)), tf.constant(random.randn(3))
-    diagonal = np.diag(session.run(block.full_fisher_block()))
-    found, parts = session.run([product_or_identity(block, INVERSE, vector), vector])
-    flat = np.concatenate([part.ravel() for part in parts])
-    np.testing.assert_allclose(
-        np.concatenate([part.ravel() for part in found]), flat / (diagonal + 0.3), rtol=1e-6
-    )
-
-
 class DoubledFB(kfac.fisher_blocks.KroneckerBlock):
     """A user's block: twice the product of a dense layer."""
 

@@ -16,29 +16,6 @@ v1 = tf.compat.v1
 POINT = ConvGeometry((1, 1), (1, 1), "SAME")
 
 
-@pytest.mark.parametrize(
-    ("geometry", "has_bias"),
-    [
-        (ConvGeometry((3, 3), (1, 1), "SAME"), True),
-        (ConvGeometry((3, 3), (2, 1), "VALID"), False),
-        (ConvGeometry((2, 3), (1, 1), "VALID", (2, 2)), True),
-    ],
-)
-def test_input_factor(graph, session, reference_patches, geometry, has_bias):
-    images = np.random.RandomState(0).randn(3, 7, 6, 2)
-    rows = np.concatenate(reference_patches(images, *geometry[:4]))
-    if has_bias:
-        rows = np.hstack([rows, np.ones([len(rows), 1])])
-    tensors = ((tf.constant(images[:1]), tf.constant(images[1:])),)
-    for how in ("patches", "shifts"):
-        config = CurvatureConfig(conv_moment=how)
-        args = tensors, geometry, has_bias, ("", "")
-        factor = ConvInputKroneckerFactor(*args, name="conv/input", config=config)
-        assert factor.dimension == rows.shape[1]
-        found = session.run(factor.batch_statistic())
-        np.testing.assert_allclose(found, rows.T @ rows / len(rows), atol=1e-13)
-
-
 @pytest.mark.parametrize("sampling", [None, Sampling(patches=True)])
 def test_cheaper_way_is_taken_of_whole_images(graph, sampling):
     images = v1.placeholder(tf.float32, (256, 14, 14, 16))
@@ -124,29 +101,15 @@ def test_sampled_inputs_are_some_of_the_examples(graph, session):
     assert np.isclose(pairs, found).any()
 
 
-@pytest.mark.parametrize(
-    ("geometry", "has_bias", "out"),
-    [
-        (ConvGeometry((3, 2), (1, 1), "SAME"), True, (5, 6)),
-        (ConvGeometry((2, 3), (2, 1), "VALID"), False, (2, 4)),
-        (ConvGeometry((2, 2), (1, 1), "VALID", (2, 1)), True, (3, 5)),
-    ],
-)
-def test_diagonal_factor(graph, session, reference_patches, geometry, has_bias, out):
+def test_diagonal_factor_with_a_mask_and_strides(graph, session, reference_patches):
     random = np.random.RandomState(0)
-    images = random.randn(5, 5, 6, 2)
-    p = reference_patches(images, *geometry[:4])
-    mask = np.linspace(0.5, 1, p.shape[2])
-    p *= mask
-    g = random.randn(5, p.shape[1], 3)
-    if has_bias:
-        p = np.concatenate([p, np.ones([*p.shape[:2], 1])], axis=2)
-    expected = (np.einsum("ntd,nto->ndo", p, g) ** 2).mean(0).ravel()
-    outputs = g.reshape(5, *out, 3)
-    towers = tuple(
-        (tf.constant(images[s]), tf.constant(outputs[s])) for s in (slice(2), slice(2, 5))
-    )
-    args = (towers,), geometry, has_bias, ("", ""), tuple(mask)
+    images, g, mask = random.randn(5, 5, 6, 2), random.randn(5, 2, 4, 3), random.rand(12)
+    geometry = ConvGeometry((2, 3), (2, 1), "VALID")
+    p = reference_patches(images, *geometry[:4]) * mask
+    p = np.concatenate([p, np.ones([5, 8, 1])], axis=2)
+    expected = (np.einsum("ntd,nto->ndo", p, g.reshape(5, 8, 3)) ** 2).mean(0).ravel()
+    towers = tuple((tf.constant(images[s]), tf.constant(g[s])) for s in (slice(2), slice(2, 5)))
+    args = (towers,), geometry, True, ("", ""), tuple(mask)
     factor = ConvDiagonalFactor(*args, name="conv")
     assert factor.cov_shape == (len(expected),)
     np.testing.assert_allclose(session.run(factor.batch_statistic()), expected, rtol=1e-10)

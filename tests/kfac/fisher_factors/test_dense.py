@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from kfac.fisher_factors import (
     DiagonalKroneckerFactor,
-    FullyConnectedDiagonalFactor,
     FullyConnectedKroneckerFactor,
     NaiveDiagonalFactor,
     NaiveFullFactor,
@@ -50,19 +49,6 @@ def test_half_precision_is_summed_in_single(graph, session):
     factor = make([np.full([5000, 1], 4.0)], dtype=tf.float16)
     assert factor.dtype == tf.float32
     assert session.run(factor.batch_statistic()) == [[16.0]]
-
-
-def test_diagonal_factors_of_towers(graph, session):
-    x, g = np.random.RandomState(0).randn(2, 12, 3)
-    towers, gradients = (tuple(map(tf.constant, np.split(t, [2, 9]))) for t in (x, g))
-    devices = ("",) * 3
-    diagonal = DiagonalKroneckerFactor((towers,), None, True, tf.float64, devices, name="fc/input")
-    pairs = tuple(zip(towers, gradients, strict=True))
-    both = FullyConnectedDiagonalFactor((pairs,), True, devices, name="fc")
-    found = session.run([diagonal.batch_statistic(), both.batch_statistic()])
-    rows = np.hstack([x, np.ones([12, 1])])
-    np.testing.assert_allclose(found[0], (rows**2).mean(0), rtol=1e-12)
-    np.testing.assert_allclose(found[1], ((rows**2).T @ g**2 / 12).ravel(), rtol=1e-12)
 
 
 def test_ids_are_counted(graph, session):

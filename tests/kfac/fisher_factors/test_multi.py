@@ -15,28 +15,6 @@ VALUES = np.arange(24.0).reshape(3, 4, 2)
 ROWS = np.arange(40.0).reshape(20, 2)
 
 
-@pytest.mark.parametrize(
-    ("how", "has_bias"), [("uses", True), ("stacked", False), ("folded", True)]
-)
-def test_moments(graph, session, how, has_bias):
-    cuts = [1, 3]
-    towers = []
-    for part in np.split(X, cuts, axis=1):
-        if how == "uses":
-            towers.append(tuple(map(tf.constant, part)))
-        else:
-            towers.append(
-                (tf.constant(part),) if how == "stacked" else tf.constant(part.reshape(-1, 2))
-            )
-    factor = FullyConnectedMultiKF((tuple(towers),), 3, has_bias, ("",) * 3, name="rnn/input")
-    rows = np.concatenate([X, np.ones([3, 5, 1])], axis=2) if has_bias else X
-    flat = rows.reshape(15, -1)
-    first, cross = session.run(factor.batch_statistic())
-    np.testing.assert_allclose(first, flat.T @ flat / 15, rtol=1e-12)
-    np.testing.assert_allclose(cross, flat[5:].T @ flat[:-5] / 15, rtol=1e-12)
-    assert factor.cov_shape == (2, flat.shape[1], flat.shape[1])
-
-
 def test_variables(graph):
     factor = FullyConnectedMultiKF(((tf.constant(X[0]),),), 1, False, ("",), name="rnn/input")
     damping = Damping("rnn/input", lambda: {"rnn/input": tf.constant(0.1, tf.float64)})
