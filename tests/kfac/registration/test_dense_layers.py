@@ -11,7 +11,6 @@ from kfac.fisher_blocks.dense import DenseForm
 from kfac.fisher_factors import MatrixFactor, Moment
 
 v1 = tf.compat.v1
-VECTORS = [4, 3], [4, 2]
 
 
 @pytest.fixture
@@ -19,72 +18,62 @@ def weight(graph):
     return v1.get_variable("fc/w", [3, 2])
 
 
-def tensors(*shapes):
-    return [tf.ones(shape) for shape in shapes]
-
-
-def only(collection):
-    (block,) = collection.get_blocks()
-    return block
-
-
 def test_default_approximation(collection, weight):
     collection.set_default_fully_connected_approximation("diagonal")
-    collection.register_fully_connected(weight, *tensors(*VECTORS))
-    assert isinstance(only(collection), fisher_blocks.FullyConnectedDiagonalFB)
+    collection.register_fully_connected(weight, tf.ones([4, 3]), tf.ones([4, 2]), reuse=None)
+    (block,) = collection.get_blocks()
+    assert isinstance(block, fisher_blocks.FullyConnectedDiagonalFB)
+    with pytest.raises(ValueError, match="already in LayerCollection"):
+        collection.register_fully_connected(weight, tf.ones([4, 3]), tf.ones([4, 2]), reuse=None)
 
 
-def test_ids_need_a_diagonal_input_factor(collection, weight):
+def test_errors(collection, weight):
+    once, several = collection.register_fully_connected, collection.register_fully_connected_multi
     ids, outputs = tf.constant([0, 2]), tf.ones([2, 2])
-    for approx in ("kron", "kron_out_diag", "diagonal"):
+    x, s = [tf.ones([4, 3])] * 3, [tf.ones([4, 2])] * 2
+    rows = weight, tf.ones([20, 3]), tf.ones([4, 5, 2])
+    of_ids = [
+        *((once, (weight, ids, outputs, a, False)) for a in ("kron", "kron_out_diag", "diagonal")),
+        *(
+            (several, (weight, [ids] * 2, [outputs] * 2, None, approx, False))
+            for approx in ("kron_indep", "kron_indep_out_diag", "kron_series_1")
+        ),
+    ]
+    for register, arguments in of_ids:
         with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*dense_inputs=False.*in_diag"):
-            collection.register_fully_connected(weight, ids, outputs, approx, False)
+            register(*arguments)
+    pair = weight, v1.get_variable("fc/b", [2])
+    for call, message in (
+        (lambda: several(weight, x, s), "layer 'fc/w': num_uses=2, and its tensors tell 3"),
+        (lambda: several(weight, x[0], s[0]), "num_uses=None.*tell None"),
+        (lambda: several(*rows, unordered=True), "'fc/w' with unordered=True: num_uses="),
+        (lambda: several(*rows, 5, "kron_series_1", unordered=True), "unordered=True: num_uses="),
+        (
+            lambda: collection.register_generic(pair, 4),
+            "'fc/w': 2 parameters together with approx='diagonal'",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     assert not collection.fisher_blocks
-    collection.register_fully_connected(weight, ids, outputs, dense_inputs=False)
-    assert only(collection).settings == (DenseForm(diagonal_input=True, dense_inputs=False),)
+    several(*rows, num_uses=5, unordered=True)
+    assert collection.fisher_blocks[weight].settings[0] == 5
 
 
-def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight):
-    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
-    register = collection.register_fully_connected_multi
-    for approx in ("kron_indep", "kron_indep_out_diag", "kron_series_1"):
-        with pytest.raises(ValueError, match=r"dense_inputs=False.*'kron_indep_in_diag'"):
-            register(weight, ids, s, None, approx, False)
-    other = v1.get_variable("other", [3, 2])
-    register(weight, ids, s, dense_inputs=False)
+def test_ids_get_a_diagonal_input_factor(collection):
+    first, second, third = (v1.get_variable(name, [3, 2]) for name in ("a", "b", "c"))
+    ids, outputs = tf.constant([0, 2]), tf.ones([2, 2])
+    several = collection.register_fully_connected_multi
+    collection.register_fully_connected(first, ids, outputs, dense_inputs=False)
+    several(second, [ids] * 2, [outputs] * 2, dense_inputs=False)
     collection.set_default_fully_connected_multi_approximation("kron_indep_out_diag")
-    register(other, ids, s, dense_inputs=False)
+    several(third, [ids] * 2, [outputs] * 2, dense_inputs=False)
+    form = DenseForm(diagonal_input=True, dense_inputs=False)
     assert [block.settings for block in collection.get_blocks()] == [
-        (2, DenseForm(diagonal_input=True, dense_inputs=False)),
+        (form,),
+        (2, form),
         (2, DenseForm(diagonal_input=True, diagonal_output=True, dense_inputs=False)),
     ]
-
-
-def test_repeated_layers_whose_uses_differ(collection, weight):
-    x, s = [tf.ones([4, 3])] * 3, [tf.ones([4, 2])] * 2
-    with pytest.raises(ValueError, match=r"layer 'fc/w': num_uses=2, and its tensors tell 3"):
-        collection.register_fully_connected_multi(weight, x, s)
-    with pytest.raises(ValueError, match=r"num_uses=None.*tell None"):
-        collection.register_fully_connected_multi(weight, x[0], s[0])
-    assert not collection.fisher_blocks
-
-
-def test_repeated_layers_in_any_order(collection, weight):
-    x, s = tensors([20, 3], [4, 5, 2])
-    collection.register_fully_connected_multi(weight, x, s, num_uses=5, unordered=True)
-    assert only(collection).settings[0] == 5
-    for kwargs in ({"num_uses": None}, {"num_uses": 5, "approx": "kron_series_1"}):
-        with pytest.raises(ValueError, match=r"'fc/w' with unordered=True: num_uses="):
-            collection.register_fully_connected_multi(weight, x, s, unordered=True, **kwargs)
-
-
-def test_generic(collection, weight):
-    bias = v1.get_variable("fc/b", [2])
-    with pytest.raises(ValueError, match=r"'fc/w': 2 parameters together with approx='diagonal'"):
-        collection.register_generic((weight, bias), 4)
-    assert not collection.fisher_blocks
-    collection.register_generic([weight, bias], 4, approx="full")
-    assert isinstance(only(collection), fisher_blocks.NaiveFullFB)
 
 
 def test_scale_and_shift_have_a_full_block(collection):
@@ -149,15 +138,6 @@ def test_a_step_with_a_block_of_ones_own_in_two_towers(graph, session):
     assert layers.describe() == {"weight": "full 6x6"}
 
 
-def test_towers_must_agree(graph):
-    layers = kfac.LayerCollection()
-    weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
-    layers.register_block(WholeDenseFB(layers, weight), x, x @ weight)
-    block = FullyConnectedKFACBasicFB(layers, weight)
-    with pytest.raises(ValueError, match=r"registered as WholeDenseFB.*now as Fully"):
-        layers.register_block(block, x, x @ weight, reuse=True)
-
-
 def test_the_form_of_tensorflow_kfac(graph):
     layers = kfac.LayerCollection()
     weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
@@ -169,13 +149,3 @@ def test_the_form_of_tensorflow_kfac(graph):
         layers.register_block(weight, block, x)
     assert layers.get_blocks() == ()
     assert block.params == (weight,)
-
-
-def test_reuse_none_is_false(graph):
-    layers = kfac.LayerCollection()
-    weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
-    logits = x @ weight
-    layers.register_fully_connected(weight, x, logits, reuse=None)
-    layers.register_softmax_cross_entropy_loss(logits, reuse=None)
-    with pytest.raises(ValueError, match="already in LayerCollection"):
-        layers.register_fully_connected(weight, x, logits, reuse=None)
