@@ -32,7 +32,6 @@ FEATURES = {
 }
 CLASSES = (FEATURES["job"][:, 0] + (FEATURES["x"][:, 0] > 0)) % 3
 NUMBERS = FEATURES["x"][:, :2] ** 2
-LABELS = {"flags": np.stack([CLASSES == 1, FEATURES["x"][:, 1] > 0], axis=1).astype("int64")}
 
 X = fc.numeric_column("x", [3])
 JOB = fc.categorical_column_with_identity("job", 5)
@@ -66,11 +65,6 @@ CASES = {
         ),
         CLASSES,
     ),
-    "numbers": (functools.partial(replicate.LinearRegressor, [X], label_dimension=2), NUMBERS),
-    "labels": (
-        functools.partial(replicate.LinearEstimator, replicate.MultiLabelHead(2), [X]),
-        LABELS["flags"],
-    ),
     "two_heads": (
         functools.partial(replicate.LinearEstimator, multi_head(), [X]),
         {"class": CLASSES, "number": NUMBERS},
@@ -99,10 +93,10 @@ CASES["combined"] = (combined, CLASSES)
 BROAD = ("three_classes_with_weights",)
 """Its one tower is compared with a model registered by hand, and "two_heads" has the towers."""
 
-GUARDED_BY_OTHERS = ("two_classes", "numbers", "labels", "linear", "combined")
-"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first. "two_heads" has the
-head of "numbers", "three_classes_with_weights" that of "linear". The tests of canned estimators
-have the losses of "labels", in heads/test_multi_label.py, and the towers of "combined"."""
+GUARDED_BY_OTHERS = ("two_classes", "linear", "combined")
+"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first,
+"three_classes_with_weights" the head of "linear", and the tests of canned estimators the towers of
+"combined"."""
 
 
 def initialize(session):

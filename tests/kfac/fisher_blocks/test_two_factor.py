@@ -12,7 +12,7 @@ from kfac.fisher_blocks import (
 )
 from kfac.fisher_blocks.kronecker_product import KroneckerOperator, SplitDamping
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
-from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator
+from kfac.linalg.linear_operator import DenseOperator
 
 v1 = tf.compat.v1
 
@@ -106,21 +106,6 @@ def test_product_with_factored_rows(graph, session, transpose):
     found = session.run([whole, operator.multiply_row_product(tf.constant(x), tf.constant(d))])
     expected = 2 * (left.T @ x.T @ d @ right if transpose else left @ x.T @ d @ right.T)
     np.testing.assert_allclose(found, [expected] * 2, rtol=1e-10)
-
-
-def test_product_with_rows_needs_a_diagonal(graph, session):
-    values, right = np.random.RandomState(0).randn(2, 2, 2)
-    rows = tf.IndexedSlices(tf.constant(values), tf.constant([2, 0]), tf.constant([3, 2]))
-    scale, right = tf.constant(2.0, tf.float64), DenseOperator(tf.constant(right))
-    diagonal = DiagonalOperator(tf.constant([1.0, 2, 3], tf.float64))
-    dtypes = tf.float64, tf.float64
-    found = KroneckerOperator(diagonal, right, scale, dtypes, False).multiply_slices(rows)
-    whole = KroneckerOperator(diagonal, right, scale, dtypes, False).multiply(
-        tf.constant(np.stack([values[1], np.zeros(2), values[0]]))
-    )
-    found, indices, whole = session.run([found.values, found.indices, whole])
-    np.testing.assert_allclose(found, whole[indices], rtol=1e-12)
-    assert KroneckerOperator(right, right, scale, dtypes, False).multiply_slices(rows) is None
 
 
 def test_damping_without_balance(laboratory, moment):

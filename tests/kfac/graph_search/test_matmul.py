@@ -187,24 +187,6 @@ def find(used_product, bias, output, *others, **kwargs):
 @pytest.mark.parametrize(
     "add",
     [
-        lambda x, b: x + b,
-        lambda x, b: b + x,
-        tf.nn.bias_add,
-        lambda x, b: x + tf.reshape(b, [1, 1, 4]),
-        lambda x, b: v1.add(x, tf.identity(b)),
-    ],
-)
-def test_direct_addition(used_product, bias, add):
-    total = add(used_product, bias)
-    found = find(used_product, bias, tf.nn.relu(total))
-    assert found.bias is bias
-    assert found.outputs is total
-    assert found.tensors[1] is total
-
-
-@pytest.mark.parametrize(
-    "add",
-    [
         lambda x, b: tf.reshape(x, [40, 4]) + b,
         lambda x, b: tf.nn.bias_add(tf.expand_dims(x, 0), b),
         lambda x, b: (x + tf.ones([8, 5, 4])) + b,
@@ -238,15 +220,3 @@ def test_what_is_no_bias(used_product, bias, add):
 
 def test_product_that_a_loss_takes(used_product, bias):
     assert find(used_product, bias, used_product + bias, used_product) is None
-
-
-@pytest.mark.parametrize("shape", [[4], [4, 1, 1], [1, 4, 1, 1]])
-def test_channels_first(graph, shape):
-    bias, used_product = v1.get_variable("b", [4]), tf.ones([8, 4, 5, 5])
-    total = (
-        tf.nn.bias_add(used_product, bias, data_format="NCHW")
-        if shape == [4]
-        else used_product + tf.reshape(bias, shape)
-    )
-    assert find(used_product, bias, total, channels_first=True).outputs is total
-    assert find(used_product, bias, total) is None

@@ -25,26 +25,15 @@ def bits(logits, targets=None, **kwargs):
     return MultiBernoulliNegativeLogProbLoss(tf.constant(logits), targets, **kwargs)
 
 
-def test_value(graph, session):
-    logits = np.random.RandomState(0).randn(4, 3)
-    targets = np.random.RandomState(1).randint(0, 2, [4, 3])
-    p = 1 / (1 + np.exp(-logits))
-    expected = -np.log(np.where(targets, p, 1 - p)).sum()
-    found = session.run(bits(logits, tf.constant(targets)).evaluate())
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_large_logits(graph, session):
-    loss = bits([[60.0, -60.0]], tf.constant([[1.0, 1.0]]))
-    value, fisher = session.run([loss.evaluate(), loss.multiply_fisher(tf.ones([1, 2]))])
-    np.testing.assert_allclose(value, 60.0)
-    np.testing.assert_allclose(fisher, [[np.exp(-60.0)] * 2], rtol=1e-5)
-
-
-def test_weights_of_entries(graph, session):
-    weights = tf.constant([[1.0, 0.0], [0.5, 2.0]])
-    value = session.run(bits(np.zeros([2, 2], "f"), tf.ones([2, 2]), weights=weights).evaluate())
-    np.testing.assert_allclose(value, 3.5 * np.log(2), rtol=1e-6)
+def test_products_of_confident_bits(graph, session):
+    logits, vector = np.array([[17.0, -30.0, 60.0]]), np.array([[3.0, -2.0, 1.0]])
+    loss = bits(logits.astype("f"))
+    small = np.exp(-abs(logits))
+    variance = small / (1 + small) ** 2
+    given = tf.constant(vector, tf.float32)
+    found = session.run([loss.multiply_fisher(given), loss.multiply_fisher_factor(given)])
+    np.testing.assert_allclose(found[0], variance * vector, rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.sqrt(variance) * vector, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
@@ -58,18 +47,6 @@ def test_samples_of_bits(graph, session, dtype):
     np.testing.assert_allclose(found.mean(0), 1 / (1 + np.exp([2.0, 0.0, -1.0])), atol=0.015)
 
 
-def test_products_of_confident_bits(graph, session):
-    logits = np.array([[17.0, -30.0]])
-    loss = MultiBernoulliNegativeLogProbLoss(tf.constant(logits, tf.float32))
-    vector = tf.constant([[3.0, -2.0]])
-    small = np.exp(-abs(logits))
-    variance = small / (1 + small) ** 2
-    products = [loss.multiply_fisher, loss.multiply_fisher_factor]
-    found = session.run([product(vector) for product in products])
-    np.testing.assert_allclose(found[0], variance * [[3.0, -2.0]], rtol=1e-5)
-    np.testing.assert_allclose(found[1], np.sqrt(variance) * [[3.0, -2.0]], rtol=1e-5)
-
-
 def softmax(z):
     e = np.exp(z - z.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
@@ -81,24 +58,6 @@ def classes(logits, targets=None):
 
 def make_onehot(logits, targets=None):
     return OnehotCategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets)
-
-
-@pytest.mark.parametrize("targets", [[0, 1], np.array([0.0, 1.0])])
-def test_known_value_of_a_class(graph, session, targets):
-    loss = classes([[1.0, 2.0], [3.0, 4.0]], tf.constant(targets))
-    np.testing.assert_allclose(session.run(loss.evaluate()), 1.6265233, rtol=1e-7)
-
-
-def test_probabilities_as_targets(graph, session):
-    logits, targets = np.random.RandomState(0).randn(2, 4, 3)
-    value = session.run(make_onehot(logits, tf.constant(softmax(targets))).evaluate())
-    np.testing.assert_allclose(value, -(softmax(targets) * np.log(softmax(logits))).sum())
-
-
-def test_targets_of_higher_rank_broadcast(graph, session):
-    value = session.run(classes([[1.0, 2.0], [3.0, 4.0]], tf.zeros([2, 2])).evaluate())
-    expected = -np.log(softmax(np.array([[1.0, 2], [3, 4]])))[:, 0].sum() * 2
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -161,27 +120,43 @@ def test_products_of_a_confident_class(graph, session, make_loss, gap):
     np.testing.assert_allclose(found[3], found[0][0])
 
 
+def make_normal(*variance):
+    targets = tf.constant(TARGETS)
+    return NormalMeanNegativeLogProbLoss(tf.constant(MEAN), *variance, targets=targets)
+
+
 def make_pair(mean=MEAN, variance=VARIANCE, targets=TARGETS, **kwargs):
     return NormalMeanVarianceNegativeLogProbLoss(
         tf.constant(mean), tf.constant(variance), tf.constant(targets), **kwargs
     )
 
 
+def test_values(graph, session):
+    logits, others = np.random.RandomState(0).randn(2, 4, 3)
+    picks, shares, p = others > 0, softmax(others), 1 / (1 + np.exp(-logits))
+    by_class = -np.log(softmax(MEAN))
+    normal = (TARGETS - MEAN) ** 2 / (2 * VARIANCE) + np.log(2 * np.pi * VARIANCE) / 2
+    entries = tf.constant([[1.0, 0.0], [0.5, 2.0]], tf.float64)
+    squares = ((TARGETS - MEAN) ** 2).sum()
+    cases = (
+        (bits(logits, tf.constant(picks)), -np.log(np.where(picks, p, 1 - p)).sum()),
+        (bits([[60.0, -60.0]], tf.ones([1, 2])), 60.0),
+        (bits(np.zeros([2, 2]), tf.ones([2, 2]), weights=entries), 3.5 * np.log(2)),
+        (classes(MEAN, tf.constant([0, 1])), 1.6265233),
+        (classes(MEAN, tf.constant([0.0, 1.0])), 1.6265233),
+        (classes(MEAN, tf.zeros([2, 2])), 2 * by_class[:, 0].sum()),
+        (make_onehot(logits, tf.constant(shares)), -(shares * np.log(softmax(logits))).sum()),
+        (make_normal(4.0), 7.6983433),
+        (make_normal(), squares + 2 * np.log(np.pi)),
+        (make_pair(), normal.sum()),
+        (make_pair(weights=tf.constant(WEIGHTS)), (normal.sum(1) * WEIGHTS).sum()),
+    )
+    found = session.run([loss.evaluate() for loss, _ in cases])
+    np.testing.assert_allclose(found, [expected for _, expected in cases], rtol=1e-7)
+
+
 def as_constants(pair):
     return tuple(tf.constant(part) for part in pair)
-
-
-# The variance is given.
-def test_known_value_of_a_normal_distribution(graph, session):
-    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), 4.0, tf.constant(TARGETS))
-    np.testing.assert_allclose(session.run(loss.evaluate()), 7.6983433, rtol=1e-7)
-
-
-def test_default_is_the_squared_error(graph, session):
-    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), targets=tf.constant(TARGETS))
-    value, gradient = session.run([loss.evaluate(), v1.gradients(loss.evaluate(), loss.inputs)[0]])
-    np.testing.assert_allclose(value, ((TARGETS - MEAN) ** 2).sum() + 4 * np.log(np.pi) / 2)
-    np.testing.assert_allclose(gradient, 2 * (MEAN - TARGETS))
 
 
 def test_targets_of_another_shape(graph):
@@ -220,14 +195,6 @@ def test_noise_in_every_precision(graph, session):
     assert tuple(noise.dtype for noise in noises) == dtypes
     for found in session.run([tf.cast(noise, tf.float64) for noise in noises]):
         np.testing.assert_allclose([found.mean(), found.std()], [0, 1], atol=0.03)
-
-
-# The variance is predicted.
-def test_value_of_a_predicted_variance(graph, session):
-    expected = (TARGETS - MEAN) ** 2 / (2 * VARIANCE) + np.log(2 * np.pi * VARIANCE) / 2
-    np.testing.assert_allclose(session.run(make_pair().evaluate()), expected.sum(), rtol=1e-12)
-    weighted = session.run(make_pair(weights=tf.constant(WEIGHTS)).evaluate())
-    np.testing.assert_allclose(weighted, (expected.sum(1) * WEIGHTS).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["unweighted", "weighted"])
