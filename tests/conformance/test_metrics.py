@@ -73,16 +73,20 @@ def reference(rows):
     return evaluate(model_fn, rows)
 
 
-def replicated(towers, uneven):
+@pytest.mark.parametrize(
+    ("towers", "rows", "known"),
+    [
+        (4, UNEVEN, False),
+        pytest.param(4, (3, 3), True, marks=pytest.mark.broad),
+        pytest.param(2, EVEN, True, marks=pytest.mark.broad),
+    ],
+)
+def test_towers_measure_as_one(towers, rows, known):
     devices = [f"/cpu:{index}" for index in range(towers)]
-    return replicate.replicate_model_fn(
-        model_fn, v1.losses.Reduction.MEAN, devices=devices, uneven=uneven
-    )
-
-
-@functools.cache
-def even(towers, known):
-    return evaluate(replicated(towers, "error"), EVEN, known)
+    uneven = "error" if rows == EVEN else "weighted"
+    reduction = v1.losses.Reduction.MEAN
+    towers_fn = replicate.replicate_model_fn(model_fn, reduction, devices=devices, uneven=uneven)
+    check(evaluate(towers_fn, rows, known), reference(rows))
 
 
 def check(got, expected):
@@ -97,30 +101,6 @@ def check(got, expected):
     for name, value in expected_values.items():
         np.testing.assert_allclose(values[name], value, rtol=1e-6, err_msg=name)
     np.testing.assert_allclose(losses, expected_losses, rtol=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("towers", "known"), [(2, True), pytest.param(2, False, marks=pytest.mark.broad)]
-)
-def test_metrics_of_even_batches(towers, known):
-    check(even(towers, known), reference(EVEN))
-
-
-def test_metrics_of_uneven_batches():
-    check(evaluate(replicated(4, "weighted"), UNEVEN), reference(UNEVEN))
-
-
-@pytest.mark.broad
-def test_metrics_of_uneven_batches_of_known_size():
-    check(evaluate(replicated(4, "weighted"), (3, 3), True), reference((3, 3)))
-
-
-def test_a_metric_that_is_not_merged_is_seen():
-    losses, values, variables = even(2, known=True)
-    with pytest.raises(AssertionError, match="was taken in by tower 0"):
-        check((losses, values, {**variables, "tower_1/mean/count": 1.0}), reference(EVEN))
-    with pytest.raises(AssertionError, match="mean_iou"):
-        check((losses, {**values, "mean_iou": 0.5}, variables), reference(EVEN))
 
 
 def test_the_reference_counts_as_numpy_does():

@@ -41,6 +41,51 @@ def dense(params, *rows, inputs=3):
     return records(RecordType.fully_connected, params, *pairs)
 
 
+def images(rows, size=5):
+    return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
+
+
+def test_matches_that_are_no_layer(collection):
+    w, x, volume = v1.get_variable("w", [3, 3, 2, 2]), tf.ones([4, 2]), tf.ones([4, 5, 5, 2])
+    ids, other = (tf.zeros([4], tf.int32), x), v1.get_variable("other", [3, 2])
+    unequal = [records(RecordType.conv2d, w, (volume, volume), padding=p)[w][0] for p in "SV"]
+    mixed = {other: dense(other, 4)[other] + records(RecordType.embedding, other, ids)[other]}
+    no_layer = graph_search.records.NotRegistrableError
+    for matches, error, message in (
+        (mixed, ValueError, r"\(other\) .*mixed record types, namely dense.*, embedding"),
+        (
+            records(RecordType.scale_and_shift, w, (x, x), (x, x)),
+            ValueError,
+            r"\(w\) automatically: it scales and shifts 2",
+        ),
+        (records(RecordType.batch_norm, w, (x, x), (x, x)), no_layer, "and shifts 2 tensors"),
+        (
+            records(RecordType.depthwise_conv2d, w, (volume, volume), (volume, volume)),
+            no_layer,
+            "depthwise convolution, 2 times",
+        ),
+        (
+            records(RecordType.convolution, w, (volume, volume), (volume, volume)),
+            no_layer,
+            "filter of 2 convolutions, which are not",
+        ),
+        ({w: unequal}, no_layer, "which are not two-dimensional with the same"),
+        (
+            records(RecordType.conv2d, w, images(4, 5), images(4, 6), **CONV),
+            no_layer,
+            "filter of 2 convolutions of images of several sizes",
+        ),
+        (
+            records(RecordType.conv2d, w, images(8), images(None), **CONV),
+            no_layer,
+            "2 convolutions with 3 uses, some of them of an unknown number",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            graph_search.register_records(collection, matches, batch_size=4)
+    assert not collection.fisher_blocks
+
+
 def test_blocks_in_the_order_of_names(collection):
     b, a = v1.get_variable("b", [3, 2]), (v1.get_variable("a", [3, 2]), v1.get_variable("c", [2]))
     blocks = graph_search.register_records(collection, {**dense(b, 4), **dense(a, 4, 4)})
@@ -48,13 +93,8 @@ def test_blocks_in_the_order_of_names(collection):
     assert isinstance(blocks[b], fisher_blocks.FullyConnectedKFACBasicFB)
     assert isinstance(blocks[a], fisher_blocks.FullyConnectedMultiIndepFB)
     assert blocks[a].replications() == 2
-
-
-def test_reuse_adds_a_tower(collection):
-    w = v1.get_variable("w", [3, 2])
-    graph_search.register_records(collection, dense(w, 4))
-    graph_search.register_records(collection, dense(w, 4), reuse=True)
-    assert collection.fisher_blocks[w].num_registered_towers == 2
+    graph_search.register_records(collection, dense(b, 4), reuse=True)
+    assert blocks[b].num_registered_towers == 2
 
 
 def test_steps_folded_into_the_examples(collection):
@@ -78,68 +118,12 @@ def test_embeddings_get_a_diagonal_input_factor(collection):
     assert twice.fisher_blocks[table].settings[1].diagonal_input
 
 
-def test_mixed_kinds(collection):
-    w = v1.get_variable("w", [3, 2])
-    other = records(RecordType.embedding, w, (tf.zeros([4], tf.int32), tf.ones([4, 2])))
-    mixed = {w: dense(w, 4)[w] + other[w]}
-    with pytest.raises(ValueError, match=r"\(w\) .*mixed record types, namely dense.*, embedding"):
-        graph_search.register_records(collection, mixed)
-    assert not collection.fisher_blocks
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "data", "message"),
-    [
-        (
-            RecordType.scale_and_shift,
-            [4, 2],
-            [{}, {}],
-            r"\(w\) automatically: it scales and shifts 2",
-        ),
-        (RecordType.batch_norm, [4, 2], [{}, {}], "and shifts 2 tensors"),
-        (RecordType.depthwise_conv2d, [4, 5, 5, 2], [{}, {}], "depthwise convolution, 2 times"),
-        (RecordType.convolution, [4, 5, 2], [{}, {}], "filter of 2 convolutions, which are not"),
-        (
-            RecordType.conv2d,
-            [4, 5, 5, 2],
-            [{"padding": "SAME"}, {"padding": "VALID"}],
-            "filter of 2 convolutions, which are not two-dimensional with the same",
-        ),
-    ],
-)
-def test_layers_that_can_be_used_only_once(collection, kind, shape, data, message):
-    w, x = v1.get_variable("w", [3, 3, 2, 2]), tf.ones(shape)
-    matches = {w: [records(kind, w, (x, x), **entry)[w][0] for entry in data]}
-    with pytest.raises(ValueError, match=message) as raised:
-        graph_search.register_records(collection, matches)
-    is_layer = kind is RecordType.scale_and_shift
-    assert raised.type is (ValueError if is_layer else graph_search.records.NotRegistrableError)
-
-
-def images(rows, size=5):
-    return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
-
-
 def test_several_uses_of_images_with_steps(collection):
     w = v1.get_variable("w", [3, 3, 2, 2])
     matches = records(RecordType.conv2d, w, images(8), images(4), **CONV)
     blocks = graph_search.register_records(collection, matches, batch_size=4)
     assert isinstance(blocks[w], fisher_blocks.ConvKFCBasicMultiIndepFB)
     assert blocks[w].replications() == 3 * 25
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ([(4, 5), (4, 6)], "filter of 2 convolutions of images of several sizes"),
-        ([(8, 5), (None, 5)], "2 convolutions with 3 uses, some of them of an unknown number"),
-    ],
-)
-def test_images_whose_uses_cannot_be_joined(collection, pairs, message):
-    w = v1.get_variable("w", [3, 3, 2, 2])
-    matches = records(RecordType.conv2d, w, *(images(*pair) for pair in pairs), **CONV)
-    with pytest.raises(ValueError, match=message):
-        graph_search.register_records(collection, matches, batch_size=4)
 
 
 @pytest.mark.parametrize(("rows", "unordered"), [((32, 64), False), ((None, 64), True)])
