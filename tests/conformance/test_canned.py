@@ -21,7 +21,7 @@ from replicate.graph_ops.checks import user_errors
 v1 = tf.compat.v1
 fc = tf.feature_column
 
-STEPS, CLASSES, WORDS = 8, 3, 11
+STEPS, CLASSES, WORDS = 4, 3, 11
 TOLERANCE = 2e-6
 """Of the largest weight."""
 

@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 broad = pytest.mark.broad
 
 
-@pytest.mark.parametrize(("towers", "first"), [(3, False), (1, True)])
+@pytest.mark.parametrize(("towers", "first"), [(3, False), pytest.param(1, True, marks=broad)])
 def test_two_dimensions(laboratory, reference_patches, moment, towers, first):
     random = np.random.RandomState(0)
     x, g = random.randn(6, 4, 5, 2), random.randn(6, 2, 3, 3)
@@ -55,7 +55,7 @@ def test_one_dimension(laboratory, reference_patches, moment, how):
     else:
         padding, dilation = "SAME", 1
         lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), padding)
-    block = lab.instantiate([[g]])
+    block = lab.instantiate([[g]], exponents=())
     p = np.concatenate(reference_patches(x, (3,), (1,), padding, (dilation,)))
     expected = g.shape[1] * np.kron(moment(p), moment(g.reshape(-1, 3)))
     np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
@@ -70,7 +70,7 @@ def test_three_dimensions_with_strides_and_dilations(laboratory, reference_patch
         kernel, tf.constant(x.transpose(0, 4, 1, 2, 3)), tf.constant(g.transpose(0, 4, 1, 2, 3)),
         "VALID", (1, 1, 2), (2, 1, 1), data_format="NCDHW",
     )  # fmt: skip
-    block = lab.instantiate([[g.transpose(0, 4, 1, 2, 3)]])
+    block = lab.instantiate([[g.transpose(0, 4, 1, 2, 3)]], exponents=())
     p = np.concatenate(reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1)))
     expected = 18 * np.kron(moment(p), moment(g.reshape(-1, 2)))
     np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)

@@ -65,7 +65,7 @@ def test_embedding_used_several_times(laboratory, moment):
         lab.variable("embedding", [4, 3]), [tf.constant(i) for i in ids], list(map(tf.constant, g)),
         dense_inputs=False,
     )  # fmt: skip
-    block = lab.instantiate([list(g)])
+    block = lab.instantiate([list(g)], exponents=())
     a = np.diag(np.bincount(ids.ravel()) / (T * N))
     full = lab.session.run(block.full_fisher_block())
     np.testing.assert_allclose(full, T * np.kron(a, moment(folded(g))), rtol=1e-10)
@@ -80,7 +80,7 @@ def test_convolutions(laboratory, reference_patches, moment, how):
     lab = laboratory()
     args = lab.variable("conv/w", [3, 3, 2, 3]), (1, 1, 1, 1), "SAME"
     method = functools.partial(lab.collection.register_conv2d_multi, *args)
-    block = lab.instantiate([register_towers(method, x, g, how)])
+    block = lab.instantiate([register_towers(method, x, g, how)], exponents=())
     p = reference_patches(folded(x), (3, 3), (1, 1), "SAME", (1, 1))
     a, g = moment(np.concatenate(p)), moment(g.reshape(-1, 3))
     full = lab.session.run(block.full_fisher_block())
@@ -148,7 +148,7 @@ def test_series(laboratory, moment, data, approx, expected):
     assert block.identity_eigenvalue() == pytest.approx(T * (1 + root) ** 2)
 
 
-@pytest.mark.parametrize("option", [1, 2])
+@pytest.mark.parametrize("option", [pytest.param(1, marks=pytest.mark.broad), 2])
 def test_series_without_damping_inverts_its_full_block(laboratory, data, option):
     lab = laboratory()
     tensors = [list(map(tf.constant, values)) for values in data]

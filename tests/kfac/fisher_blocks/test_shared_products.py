@@ -112,7 +112,10 @@ def given(v):
     return tf.constant(v[:12].reshape(4, 3)), tf.constant(v[12:])
 
 
-@pytest.mark.parametrize(("function", "transpose"), [(INVERSE, False), (CholeskyInverse(), True)])
+@pytest.mark.parametrize(
+    ("function", "transpose"),
+    [(INVERSE, False), pytest.param(CholeskyInverse(), True, marks=pytest.mark.broad)],
+)
 def test_blocks_with_kept_functions_take_one_operation(
     graph, session, laboratory, function, transpose
 ):

@@ -26,7 +26,7 @@ def test_functions_of_scale_and_shift(laboratory, approx):
     assert made.describe() == ("diagonal 6" if approx == "diagonal" else "full 6x6")
 
 
-@pytest.mark.parametrize("approx", ["full", "diagonal"])
+@pytest.mark.parametrize("approx", ["full", pytest.param("diagonal", marks=pytest.mark.broad)])
 def test_factors_wider_than_inverses(laboratory, approx):
     lab = laboratory(kfac.CurvatureConfig(factor_dtype=tf.float64, inverse_dtype=tf.float32))
     params = lab.variable("ln/scale", [3], "float32"), lab.variable("ln/shift", [3], "float32")
