@@ -89,6 +89,16 @@ def test_loops(behavior, graph):
     assert use.op.type in {"MatMul", "StatelessWhile", "While"}
 
 
+def test_a_graph_knows_its_collections():
+    with tf.Graph().as_default() as graph:
+        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
+        with tf.Graph().as_default():
+            kfac.LayerCollection()
+            third = kfac.LayerCollection(graph)
+    assert collections_of_graph(graph) == [first, second, third]
+    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"
+
+
 def register(layers, towers, heads=("loss",)):
     """Registers losses; returns for each tower a loss that depends on the first head."""
     losses = []
@@ -103,61 +113,29 @@ def register(layers, towers, heads=("loss",)):
 
 
 def test_losses_of_all_towers_agree(graph):
-    layers = kfac.LayerCollection()
+    layers = kfac.LayerCollection(name="ours")
     losses = register(layers, 3, ("loss", "other"))
-    for given in (losses, [tf.add_n(losses)], [*losses, tf.constant(1.0)]):
+    elsewhere = tf.constant(1.0)  # Such as a regularization.
+    for given in (losses, [tf.add_n(losses)], [*losses, elsewhere], [elsewhere]):
         check_losses(layers, given)
         check_collection(layers, given)
-
-
-def test_a_loss_that_reaches_no_registered_one_is_not_judged(graph):
-    """Regularization, or a loss computed beside the registered outputs."""
-    layers, other = kfac.LayerCollection(), kfac.LayerCollection()
-    register(layers, 2)
-    register(other, 2)
-    check_losses(layers, [tf.constant(1.0)])
-    check_collection(layers, [tf.constant(1.0)])
-
-
-def test_towers_without_loss_are_named(graph):
-    layers = kfac.LayerCollection(name="ours")
-    losses = register(layers, 3)
     registered = r"of 3 that are registered in ours\. .*TowerOptimizer.*set_loss"
-    for given, missing in (([0], "1, 2"), ([2], "0, 1"), ([0, 2], "1")):
+    for towers, missing in (([0], "1, 2"), ([2], "0, 1"), ([0, 2], "1")):
         with pytest.raises(ValueError, match=rf"of tower {missing}, {registered}"):
-            check_losses(layers, [losses[tower] for tower in given])
+            check_losses(layers, [losses[tower] for tower in towers])
+    check_batches(layers, 3)
+    for batches in (1, 4):
+        with pytest.raises(ValueError, match=rf"called {batches} times, with 3 towers .* in ours"):
+            check_batches(layers, batches)
 
 
 def test_loss_of_another_collection_is_named(graph):
     ours, theirs = kfac.LayerCollection(name="ours"), kfac.LayerCollection(name="theirs")
+    check_batches(ours, 1)
     losses = [*register(ours, 1), *register(theirs, 2)]
     check_collection(theirs, losses[1:])
+    check_collection(ours, [tf.add_n(losses)])
+    check_collection(ours, [tf.constant(1.0)])
     message = r"'loss_of_tower_0_1' with layer collection ours: .*theirs.*graph_layer_collection"
     with pytest.raises(ValueError, match=message):
         check_collection(ours, losses[:2])
-
-
-def test_a_loss_that_both_collections_have_agrees(graph):
-    ours, theirs = kfac.LayerCollection(), kfac.LayerCollection()
-    losses = [*register(ours, 1), *register(theirs, 1)]
-    check_collection(ours, [tf.add_n(losses)])
-
-
-def test_each_tower_adds_one_batch(graph):
-    layers = kfac.LayerCollection(name="ours")
-    check_batches(layers, 1)
-    register(layers, 2)
-    check_batches(layers, 2)
-    for batches in (1, 3):
-        with pytest.raises(ValueError, match=rf"called {batches} times, with 2 towers .* in ours"):
-            check_batches(layers, batches)
-
-
-def test_a_graph_knows_its_collections():
-    with tf.Graph().as_default() as graph:
-        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
-        with tf.Graph().as_default():
-            kfac.LayerCollection()
-            third = kfac.LayerCollection(graph)
-    assert collections_of_graph(graph) == [first, second, third]
-    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"
