@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
-from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks import ConvEKFACFB, FullyConnectedEKFACFB
 
 v1 = tf.compat.v1
@@ -117,43 +115,3 @@ def test_ids_are_refused(laboratory):
     args = lab.variable("table", [3, 2]), tf.constant([0]), tf.ones([1, 2])
     with pytest.raises(ValueError, match=r"approx='ekfac' and dense_inputs=False"):
         lab.collection.register_fully_connected(*args, "ekfac", False)
-
-
-@pytest.mark.parametrize("use_resource", [True, pytest.param(False, marks=pytest.mark.broad)])
-def test_inside_an_estimator(graph, session, tmp_path, use_resource):
-    """Updates that are due by a condition, in two towers; and going on from a checkpoint."""
-    random = np.random.RandomState(0)
-    x = v1.placeholder(tf.float32, [8, 3])
-    collection = kfac.LayerCollection()
-    with v1.variable_scope("", use_resource=use_resource, reuse=v1.AUTO_REUSE):
-        for tower, part in enumerate(tf.split(x, 2)):
-            weight = v1.get_variable("w", initializer=tf.constant(random.randn(3, 4), tf.float32))
-            logits = tf.matmul(part, weight)
-            collection.register_fully_connected(weight, part, logits, "ekfac", reuse=tower > 0)
-            collection.register_categorical_predictive_distribution(
-                logits, name="logits", reuse=tower > 0
-            )
-        estimator = FisherEstimator(None, 0.9, 0.1, collection)
-        due = v1.placeholder(tf.bool, [])
-        update = estimator.make_cov_update_op()
-        with v1.control_dependencies([update]):
-            update = estimator.make_inv_update_op(due)
-        product = estimator.multiply_inverse([(tf.ones([3, 4]), weight)])[0][0]
-    saver = v1.train.Saver([*estimator.cov_variables, *estimator.inv_variables, weight])
-    session.run(v1.global_variables_initializer())
-    batches = random.randn(6, 8, 3)
-
-    def run(steps):
-        for step in steps:
-            session.run(update, {x: batches[step], due: step % 2 == 0})
-        return session.run(product)
-
-    first = run(range(3))
-    path = saver.save(session, str(tmp_path / "state"))
-    expected = run(range(3, 6))
-    assert np.isfinite(first).all()
-    assert (first != expected).any()
-    session.run(v1.global_variables_initializer())
-    saver.restore(session, path)
-    np.testing.assert_array_equal(session.run(product), first)
-    np.testing.assert_array_equal(run(range(3, 6)), expected)

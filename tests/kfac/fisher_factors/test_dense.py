@@ -7,8 +7,6 @@ import tensorflow as tf
 from kfac.fisher_factors import (
     DiagonalKroneckerFactor,
     FullyConnectedKroneckerFactor,
-    NaiveDiagonalFactor,
-    NaiveFullFactor,
 )
 from kfac.fisher_factors.scale_shift import per_example_sum
 
@@ -61,24 +59,6 @@ def test_ids_are_counted(graph, session):
     )
     np.testing.assert_allclose(session.run(several.batch_statistic()), [0.5, 1.5, 0])
     assert several.dtype == tf.float32
-
-
-@pytest.mark.parametrize(
-    ("cls", "is_known", "start", "expected"),
-    [
-        (NaiveFullFactor, True, np.eye(2), [[0.75, 0.5], [0.5, 1.5]]),
-        (NaiveDiagonalFactor, False, np.ones(2), [0.75, 1.5]),
-    ],
-)
-def test_known_average_with_an_identity(graph, session, cls, is_known, start, expected):
-    size = 2 if is_known else tf.constant(2)
-    factor = cls((((tf.constant([[1.0, 2.0]]),),),), size, ("",), name="w")
-    factor.instantiate_cov_variables()
-    total, weight, _ = factor.cov_variables
-    session.run(v1.global_variables_initializer())
-    session.run([v1.assign(total, start), v1.assign(weight, 1.0)])
-    session.run(factor.make_covariance_update_op(0.5, 0.5))
-    np.testing.assert_allclose(session.run(factor.cov), expected)
 
 
 def test_sum_over_broadcast_axes(graph, session):

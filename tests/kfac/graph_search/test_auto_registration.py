@@ -122,16 +122,6 @@ def test_approximation_of_linked_parameters(collection):
     assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
 
 
-def test_approximation_that_a_parameter_alone_does_not_have(collection):
-    tower(collection)
-    (bias,) = (v for v in v1.trainable_variables() if v.op.name == "fc/b")
-    collection.define_linked_parameters(bias, "kron")
-    message = r"register 'fc/b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
-    with pytest.raises(ValueError, match=message):
-        collection.auto_register_layers()
-    assert not collection.fisher_blocks
-
-
 @pytest.mark.parametrize("when", ["after all towers", "in each tower"])
 def test_towers(collection, when):
     for number in range(3):
@@ -160,14 +150,6 @@ def test_towers_with_a_layer_by_hand(collection):
     assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
 
 
-def test_towers_that_differ(collection):
-    x, w = v1.placeholder(tf.float32, [None, 3]), v1.get_variable("w", [3, 3])
-    collection.register_squared_error_loss(x @ w, name="loss")
-    collection.register_squared_error_loss(x @ w @ w, name="loss", reuse=True)
-    with pytest.raises(ValueError, match=r"layer 'w'.*All towers must register the same layer"):
-        collection.auto_register_layers()
-
-
 def test_number_of_examples_comes_from_the_losses(collection, session):
     y = tower(collection)
     gain = v1.trainable_variables()[-1]
@@ -193,6 +175,24 @@ def test_errors(collection):
     collection.finalize()
     with pytest.raises(ValueError, match=r"is finalized"):
         collection.auto_register_layers()
+
+
+def test_layers_that_cannot_be_registered(graph):
+    differing, linked = kfac.LayerCollection(), kfac.LayerCollection()
+    x, w = v1.placeholder(tf.float32, [None, 3]), v1.get_variable("w", [3, 3])
+    differing.register_squared_error_loss(x @ w, name="loss")
+    differing.register_squared_error_loss(x @ w @ w, name="loss", reuse=True)
+    bias = v1.get_variable("b", [3])
+    linked.register_squared_error_loss(x @ w + bias)
+    linked.define_linked_parameters(bias, "kron")
+    alone = r"register 'b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
+    for collection, message in (
+        (differing, r"layer 'w'.*All towers must register the same layer"),
+        (linked, alone),
+    ):
+        with pytest.raises(ValueError, match=message):
+            collection.auto_register_layers()
+    assert not linked.fisher_blocks
 
 
 @pytest.mark.parametrize("rows", [(16, 8, 32), (6, 2)])

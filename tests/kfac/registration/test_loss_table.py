@@ -7,6 +7,7 @@ from kfac.registration.loss_table import LossTable
 from kfac.registration.scope import RegistrationScope
 
 v1 = tf.compat.v1
+LOGITS = np.random.RandomState(0).randn(64, 5)
 
 
 def register(table, name=None, coeff=1.0, reuse=False, seed=None, logits=((0.0, 0.0),)):
@@ -53,11 +54,16 @@ def test_roots_of_weights_go_with_roots_of_coefficients(graph, session, target_m
     np.testing.assert_allclose(session.run(values), np.log(2) * np.array([36, 6, 4]), rtol=1e-6)
 
 
-def test_samples_differ_by_loss_tower_and_step_only(graph, session):
+def table_of(*losses):
+    """Registers losses (name, tower, seed) of the same logits."""
     table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name, reuse in (("a", False), ("a", True), ("b", False)):
-        register(table, name, reuse=reuse, logits=logits)
+    for name, tower, seed in losses:
+        register(table, name, reuse=tower > 0, seed=seed, logits=LOGITS)
+    return table
+
+
+def test_samples_differ_by_loss_tower_and_step_only(graph, session):
+    table = table_of(("a", 0, None), ("a", 1, None), ("b", 0, None))
     first = session.run(table.evaluate("sample", "off", 0))
     again = session.run(table.evaluate("sample", "off", 0))
     later = session.run(table.evaluate("sample", "off", tf.constant(1, tf.int64)))
@@ -66,20 +72,13 @@ def test_samples_differ_by_loss_tower_and_step_only(graph, session):
 
 
 def test_equal_seeds_tie_samples_together(graph, session):
-    table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name in ("a", "b"):
-        register(table, name, seed=5, logits=logits)
+    table = table_of(("a", 0, 5), ("b", 0, 5))
     a, b = session.run(table.evaluate("sample", "off", 0))
     assert a == b
 
 
 def test_samples_differ_by_loss_tower_and_run_without_a_step(graph, session):
-    table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name, reuse in (("a", False), ("a", True), ("b", False)):
-        register(table, name, reuse=reuse, seed=5 if name == "a" else None, logits=logits)
-    values = table.evaluate("sample", "off", None)
+    values = table_of(("a", 0, 5), ("a", 1, 5), ("b", 0, None)).evaluate("sample", "off", None)
     assert len({*session.run(values), *session.run(values)}) == 6
 
 
@@ -88,9 +87,7 @@ def test_samples_without_a_step_repeat_with_a_seed(seed, graph_seed):
     def draw():
         with tf.Graph().as_default(), v1.Session() as session:
             v1.set_random_seed(graph_seed)
-            table = LossTable(RegistrationScope())
-            register(table, "a", seed=seed, logits=np.random.RandomState(0).randn(64, 5))
-            values = table.evaluate("sample", "off", None)
+            values = table_of(("a", 0, seed)).evaluate("sample", "off", None)
             return [session.run(values) for _ in range(2)]
 
     assert draw() == draw()
