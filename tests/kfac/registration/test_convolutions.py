@@ -35,11 +35,14 @@ def only(collection):
         ({"sub_sample_inputs": True}, ConvForm(sampling=Sampling(inputs=True))),
         ({"sub_sample_patches": True}, ConvForm(sampling=Sampling(patches=True))),
         ({"patch_mask": np.ones([3, 2, 2])}, ConvForm(patch_mask=(1.0,) * 12)),
+        ({"approx": "diagonal", "patch_mask": [[[2.0, 1.0]] * 2] * 3}, (2.0, 1.0) * 6),
     ],
 )
 def test_forms(collection, kernel, kwargs, form):
     collection.register_conv2d(kernel, ONES, "SAME", images(), images(4), **kwargs)
-    assert isinstance(only(collection), fisher_blocks.ConvKFCBasicFB)
+    diagonal = kwargs.get("approx") == "diagonal"
+    cls = fisher_blocks.ConvDiagonalFB if diagonal else fisher_blocks.ConvKFCBasicFB
+    assert isinstance(only(collection), cls)
     assert only(collection).settings == (ConvGeometry((3, 2), (1, 1), "SAME"), form)
 
 
@@ -66,20 +69,9 @@ def test_the_config_says_what_a_registration_leaves_open(
     assert count == (patches or inputs * 25)
 
 
-def test_diagonal(collection, kernel):
-    mask = [[[2.0, 1.0]] * 2] * 3
-    collection.register_conv2d(
-        kernel, ONES, "SAME", images(), images(4), approx="diagonal", patch_mask=mask
-    )
-    assert isinstance(only(collection), fisher_blocks.ConvDiagonalFB)
-    assert only(collection).settings[1] == (2.0, 1.0) * 6
-
-
 def test_channels_first(collection, kernel):
-    collection.register_conv2d(
-        kernel, (1, 1, 3, 2), "SAME", tf.ones([2, 2, 5, 5]), tf.ones([2, 4, 2, 3]), "NCHW",
-        (1, 1, 1, 2),
-    )  # fmt: skip
+    tensors = tf.ones([2, 2, 5, 5]), tf.ones([2, 4, 2, 3])
+    collection.register_conv2d(kernel, (1, 1, 3, 2), "SAME", *tensors, "NCHW", (1, 1, 1, 2))
     expected = ConvGeometry((3, 2), (3, 2), "SAME", (1, 2), channels_first=True)
     assert only(collection).settings[0] == expected
 

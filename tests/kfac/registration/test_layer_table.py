@@ -166,7 +166,7 @@ def test_linking_what_is_linked_or_registered_otherwise(collection, weights, ker
     collection.define_linked_parameters(kernel)
 
 
-# The end of registration.
+# All of a model is registered.
 def test_check_registration(collection, weights, kernel):
     collection.register_fully_connected(weights, *dense_tensors())
     collection.check_registration(weights)
