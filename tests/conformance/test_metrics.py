@@ -15,7 +15,7 @@ from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 
-EVEN, UNEVEN = (24, 24, 24), (3, 7, 6, 7)
+UNEVEN = (3, 7, 6, 7)
 """Rows of the batches of one evaluation; on 4 towers three rows leave one without a row."""
 CLASSES = 3
 INEXACT = ("mean/total",)
@@ -74,18 +74,13 @@ def reference(rows):
 
 
 @pytest.mark.parametrize(
-    ("towers", "rows", "known"),
-    [
-        (4, UNEVEN, False),
-        pytest.param(4, (3, 3), True, marks=pytest.mark.broad),
-        pytest.param(2, EVEN, True, marks=pytest.mark.broad),
-    ],
+    ("rows", "known"), [(UNEVEN, False), pytest.param((3, 3), True, marks=pytest.mark.broad)]
 )
-def test_towers_measure_as_one(towers, rows, known):
-    devices = [f"/cpu:{index}" for index in range(towers)]
-    uneven = "error" if rows == EVEN else "weighted"
-    reduction = v1.losses.Reduction.MEAN
-    towers_fn = replicate.replicate_model_fn(model_fn, reduction, devices=devices, uneven=uneven)
+def test_towers_measure_as_one(rows, known):
+    devices = [f"/cpu:{index}" for index in range(4)]
+    towers_fn = replicate.replicate_model_fn(
+        model_fn, v1.losses.Reduction.MEAN, devices=devices, uneven="weighted"
+    )
     check(evaluate(towers_fn, rows, known), reference(rows))
 
 
