@@ -41,38 +41,25 @@ def test_images_of_unknown_size(laboratory, moment):
     lab.check_kronecker(block, moment(images.reshape(-1, 2)), moment(g.reshape(-1, 5)), 12)
 
 
-@pytest.mark.parametrize("how", ["conv1d", "convolution"])
-def test_one_dimension(laboratory, reference_patches, moment, how):
+@pytest.mark.parametrize("dimensions", [1, 3])
+def test_other_dimensions(laboratory, reference_patches, moment, dimensions):
     random = np.random.RandomState(0)
-    x, g = random.randn(4, 7, 2), random.randn(4, 7, 3)
     lab = laboratory()
-    kernel = lab.variable("conv/w", [3, 2, 3])
-    if how == "conv1d":
+    if dimensions == 1:
         # A filter of three entries, two apart, spans five pixels: there are three locations.
-        g, padding, dilation = g[:, :3], "VALID", 2
-        args = kernel, (1, 1, 1), padding, tf.constant(x), tf.constant(g)
-        lab.collection.register_conv1d(*args, dilations=(1, dilation, 1))
+        x, g = random.randn(4, 7, 2), random.randn(4, 3, 3)
+        args = lab.variable("conv/w", [3, 2, 3]), (1, 1, 1), "VALID", tf.constant(x), tf.constant(g)
+        lab.collection.register_conv1d(*args, dilations=(1, 2, 1))
+        p = reference_patches(x, (3,), (1,), "VALID", (2,))
     else:
-        padding, dilation = "SAME", 1
-        lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), padding)
+        x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
+        p = reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1))
+        x, g = (array.transpose(0, 4, 1, 2, 3) for array in (x, g))
+        args = lab.variable("conv/w", [2, 2, 3, 1, 2]), tf.constant(x), tf.constant(g), "VALID"
+        lab.collection.register_convolution(*args, (1, 1, 2), (2, 1, 1), data_format="NCDHW")
     block = lab.instantiate([[g]], exponents=())
-    p = np.concatenate(reference_patches(x, (3,), (1,), padding, (dilation,)))
-    expected = g.shape[1] * np.kron(moment(p), moment(g.reshape(-1, 3)))
-    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
-
-
-def test_three_dimensions_with_strides_and_dilations(laboratory, reference_patches, moment):
-    random = np.random.RandomState(0)
-    x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
-    lab = laboratory()
-    kernel = lab.variable("conv/w", [2, 2, 3, 1, 2])
-    lab.collection.register_convolution(
-        kernel, tf.constant(x.transpose(0, 4, 1, 2, 3)), tf.constant(g.transpose(0, 4, 1, 2, 3)),
-        "VALID", (1, 1, 2), (2, 1, 1), data_format="NCDHW",
-    )  # fmt: skip
-    block = lab.instantiate([[g.transpose(0, 4, 1, 2, 3)]], exponents=())
-    p = np.concatenate(reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1)))
-    expected = 18 * np.kron(moment(p), moment(g.reshape(-1, 2)))
+    rows = g.reshape(-1, 3) if dimensions == 1 else np.moveaxis(g, 1, -1).reshape(-1, 2)
+    expected = p.shape[1] * np.kron(moment(np.concatenate(p)), moment(rows))
     np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
 
 

@@ -147,12 +147,8 @@ def test_equal_tensors_are_made_once(graph, session):
 
 
 def test_ensure_sequence():
-    assert [ensure_sequence(value) for value in (1, (1, 2), [1, 2], "ab")] == [
-        (1,),
-        (1, 2),
-        [1, 2],
-        ("ab",),
-    ]
+    for value, expected in ((1, (1,)), ((1, 2), (1, 2)), ([1, 2], [1, 2]), ("ab", ("ab",))):
+        assert ensure_sequence(value) == expected
 
 
 def test_groups_are_in_the_order_of_names_and_places(graph):

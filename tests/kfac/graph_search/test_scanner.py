@@ -55,12 +55,16 @@ def test_what_was_registered_is_left_alone(layer):
 
 
 def test_linked_group_decides_what_belongs_together(layer):
+    """A parameter that is linked alone and is no layer is generic."""
     _, w, b, y = layer
-    linked = [frozenset([w])]
-    found = plan(y, w, b, linked=linked)
-    assert list(found.plans) == [b, w]
-    assert found.plans[w].function is register_fully_connected
-    assert isinstance(found.plans[b], GenericPlan)
+    for alone in (w, b):
+        found = plan(y, w, b, linked=[frozenset([alone])])
+        assert list(found.plans) == [b, w]
+        assert found.plans[w].function is register_fully_connected
+        assert isinstance(found.plans[b], GenericPlan)
+    reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
+    assert text_of(found, b) == f"generic, because {reason}"
+    assert [d.params for d in found.decisions if not d.is_expected] == [b]
 
 
 def test_linked_group_that_is_no_layer(layer):
@@ -72,16 +76,6 @@ def test_linked_group_that_is_no_layer(layer):
         with pytest.raises(ValueError, match=r"linked group \(\w+, \w+\) was not matched"):
             plan(output, w, b, other, linked=linked)
         plan(output, w, b, other, linked=linked, registered=[other])
-
-
-def test_parameter_that_is_linked_alone_and_is_no_layer_is_generic(layer):
-    _, w, b, y = layer
-    found = plan(y, w, b, linked=[frozenset([b])])
-    assert found.plans[w].function is register_fully_connected
-    assert isinstance(found.plans[b], GenericPlan)
-    reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
-    assert text_of(found, b) == f"generic, because {reason}"
-    assert [d.params for d in found.decisions if not d.is_expected] == [b]
 
 
 def test_parameter_of_two_layers(layer):

@@ -97,10 +97,3 @@ def test_axes_of_a_filter(graph):
     line = v1.placeholder(tf.float32, [None, 9, 2])
     found = rows_and_columns(line, ConvGeometry((5,), (1,), "SAME", (1,)))
     assert found == (FilterAxis(9, 5, 2, 9), FilterAxis(1, 1, 0, 1))
-
-
-def test_pixels_seen_by_an_entry():
-    axis = FilterAxis(4, 3, 1, 4)
-    np.testing.assert_array_equal(axis.seen(0), [-1, 0, 1, 2])
-    assert [axis.window(entry, 0) for entry in range(3)] == [(0, 3), (0, 4), (1, 4)]
-    assert [axis.window(entry, 1) for entry in range(2)] == [(0, 3), (0, 3)]
