@@ -236,7 +236,7 @@ def case(towers, variables, dtype, group, marks=()):
         case(3, "resource", "float32", 3, pytest.mark.broad),
         case(3, "reference", "float64", 0),
         case(8, "resource", "float64", 2, pytest.mark.broad),
-        case(8, "reference", "float32", 1),
+        case(8, "reference", "float32", 1, pytest.mark.broad),
     ],
     ids=str,
 )
