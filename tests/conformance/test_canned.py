@@ -1,4 +1,4 @@
-"""Canned estimators on two towers train as on one, and on three measure as on one.
+"""Canned estimators on two towers train as on one.
 
 All models are built side by side in one graph, each below a variable scope of its own, and trained
 together, on batches that the towers divide and on others that they do not. The reference is the
@@ -21,7 +21,7 @@ from replicate.graph_ops.checks import user_errors
 v1 = tf.compat.v1
 fc = tf.feature_column
 
-STEPS, CLASSES, WORDS = 20, 3, 11
+STEPS, CLASSES, WORDS = 4, 3, 11
 TOLERANCE = 2e-6
 """Of the largest weight."""
 
@@ -211,28 +211,3 @@ def test_two_towers_train_as_one(model_dir):
 @pytest.mark.slow
 def test_two_towers_train_as_one_with_each_optimizer(model_dir):
     check_towers(MEMBERS, model_dir)
-
-
-def measure(towers, model_dir):
-    """Returns metrics of a classifier and a regressor over four batches of different sizes."""
-    members = [(name, "sgd", "mean") for name in ("linear", "combined")]
-    with tf.Graph().as_default():
-        fed, specs = build(members, towers, "eval", model_dir)
-        metrics = {member: dict(spec.eval_metric_ops) for member, spec in specs.items()}
-        updates = {m: {key: pair[1] for key, pair in metrics[m].items()} for m in members}
-        values = {m: {key: pair[0] for key, pair in metrics[m].items()} for m in members}
-        with v1.Session() as session:
-            initialize(session)
-            for batch in batches()[:4]:
-                session.run(updates, dict(zip(fed, batch, strict=True)))
-            return session.run(values)
-
-
-def test_towers_measure_as_one(model_dir):
-    expected, got = measure(None, model_dir), measure(3, model_dir)
-    for member, metrics in expected.items():
-        assert sorted(got[member]) == sorted(metrics)
-        for key, value in metrics.items():
-            np.testing.assert_allclose(
-                got[member][key], value, rtol=1e-5, err_msg=f"{member} {key}"
-            )

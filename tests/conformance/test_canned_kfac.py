@@ -32,7 +32,6 @@ FEATURES = {
 }
 CLASSES = (FEATURES["job"][:, 0] + (FEATURES["x"][:, 0] > 0)) % 3
 NUMBERS = FEATURES["x"][:, :2] ** 2
-LABELS = {"flags": np.stack([CLASSES == 1, FEATURES["x"][:, 1] > 0], axis=1).astype("int64")}
 
 X = fc.numeric_column("x", [3])
 JOB = fc.categorical_column_with_identity("job", 5)
@@ -66,11 +65,6 @@ CASES = {
         ),
         CLASSES,
     ),
-    "numbers": (functools.partial(replicate.LinearRegressor, [X], label_dimension=2), NUMBERS),
-    "labels": (
-        functools.partial(replicate.LinearEstimator, replicate.MultiLabelHead(2), [X]),
-        LABELS["flags"],
-    ),
     "two_heads": (
         functools.partial(replicate.LinearEstimator, multi_head(), [X]),
         {"class": CLASSES, "number": NUMBERS},
@@ -96,10 +90,13 @@ def combined(model_dir=None, *, optimizer, **kwargs):
 
 CASES["combined"] = (combined, CLASSES)
 
-GUARDED_BY_OTHERS = ("two_classes", "numbers", "labels", "linear", "combined")
-"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first. "two_heads" has the
-head of "numbers", "three_classes_with_weights" that of "linear". The tests of canned estimators
-have the losses of "labels", in heads/test_multi_label.py, and the towers of "combined"."""
+BROAD = ("three_classes_with_weights",)
+"""Its one tower is compared with a model registered by hand, and "two_heads" has the towers."""
+
+GUARDED_BY_OTHERS = ("two_classes", "linear", "combined")
+"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first,
+"three_classes_with_weights" the head of "linear", and the tests of canned estimators the towers of
+"combined"."""
 
 
 def initialize(session):
@@ -151,10 +148,11 @@ def check_same(got, expected):
         assert difference <= TOLERANCE * largest, name
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case in GUARDED_BY_OTHERS)) for case in CASES],
-)
+def marks(case):
+    return [pytest.mark.broad] * (case in BROAD) + [pytest.mark.slow] * (case in GUARDED_BY_OTHERS)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case)) for case in CASES])
 def test_two_towers_train_as_one(case):
     make, labels = CASES[case]
     losses, _ = reference(case)
@@ -218,28 +216,26 @@ def test_steps_and_factors_are_those_of_a_model_registered_by_hand():
         np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("devices", [None, ["/cpu:0", "/cpu:1"]])
-def test_adaptive_settings_need_no_rate(devices):
+@pytest.mark.broad
+@pytest.mark.parametrize("towers", [1, 2])
+def test_adaptive_settings_need_no_rate(towers):
     make, labels = CASES["linear"]
-    optimizer = kfac.for_canned(adaptive=True)
-    losses, variables = trained(model_fn_of(make(optimizer=optimizer, devices=devices)), labels)
+    devices = ["/cpu:0", "/cpu:1"] if towers == 2 else None
+    estimator = make(optimizer=kfac.for_canned(adaptive=True), devices=devices)
+    losses, variables = trained(model_fn_of(estimator), labels)
     assert losses[-1] < min(reference("linear")[0])
     assert "kfac/damping" in variables
 
 
-def test_quadratic_model_chooses_the_rate():
-    optimizer = kfac.for_canned(
-        None, damping=0.1, momentum=None, norm_constraint=None, momentum_type="qmodel"
-    )
-    make, labels = CASES["linear"]
-    losses, _ = trained(model_fn_of(make(optimizer=optimizer)), labels)
-    assert losses[-1] < min(reference("linear")[0])
-
-
 def test_only_the_network_of_a_combined_model_is_preconditioned():
-    _, variables = reference("combined")
-    assert any("linear" in name and "Ftrl" in name for name in variables)
-    assert not any(name.startswith("kfac") and "linear" in name for name in variables)
+    estimator = combined(optimizer=adam_like())
+    with tf.Graph().as_default():
+        v1.train.create_global_step()
+        estimator.model_fn(dict(FEATURES), CLASSES, "train", estimator.config)
+        names = [each.op.name for each in v1.global_variables()]
+    assert any("linear" in name and "Ftrl" in name for name in names)
+    assert any(name.startswith("kfac") for name in names)
+    assert not any(name.startswith("kfac") and "linear" in name for name in names)
 
 
 def test_batch_normalization_is_registered():
@@ -285,26 +281,25 @@ def test_head_of_ones_own_may_tell_its_losses():
         assert list(kfac.graph_layer_collection().loss_coeffs.values()) == [0.25]
 
 
+def cross(labels, logits):
+    return logits[:, :1] ** 2
+
+
 @pytest.mark.parametrize(
-    ("head", "labels", "message"),
+    ("head", "message"),
     [
-        (replicate.PoissonRegressionHead(), NUMBERS[:, 0], "loss of PoissonRegressionHead"),
-        (
-            replicate.MultiClassHead(3, loss_fn=lambda labels, logits: logits[:, :1] ** 2),
-            CLASSES,
-            "loss of MultiClassHead",
-        ),
+        (replicate.PoissonRegressionHead(), "loss of PoissonRegressionHead"),
+        (replicate.MultiClassHead(3, loss_fn=cross), "loss of MultiClassHead"),
         (
             replicate.MultiClassHead(3, loss_reduction=tf.losses.Reduction.SUM),
-            CLASSES,
             "MultiClassHead with K-FAC: its loss_reduction is 'sum'",
         ),
     ],
 )
-def test_heads_without_a_known_mean_loss_are_refused(head, labels, message):
+def test_heads_without_a_known_mean_loss_are_refused(head, message):
     estimator = replicate.LinearEstimator(head, [X], optimizer=adam_like())
     with pytest.raises(ValueError, match=message):
-        trained(model_fn_of(estimator), labels)
+        trained(model_fn_of(estimator), CLASSES)
 
 
 def test_both_parts_of_a_combined_model_are_refused():
@@ -318,29 +313,23 @@ def input_fn():
     return tf.data.Dataset.from_tensors((FEATURES, CLASSES)).repeat()
 
 
-def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path, plain_sessions):
-    def make(name):
-        return replicate.LinearClassifier(
-            [X],
-            str(tmp_path / name),
-            n_classes=3,
-            optimizer=adam_like(),
-            config=replicate.RunConfig(tf_random_seed=1),
-        )
+def test_estimator_trains_on_evaluates_predicts_and_exports(tmp_path, plain_sessions):
+    """Each call is made by an estimator of its own, from the checkpoint of the one before."""
 
-    whole = make("whole").train(input_fn, max_steps=6)
-    make("parts").train(input_fn, max_steps=3)
-    parts = make("parts").train(input_fn, max_steps=6)
-    assert parts.get_variable_names() == whole.get_variable_names()
-    for name in whole.get_variable_names():
-        values = parts.get_variable_value(name), whole.get_variable_value(name)
-        np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6, err_msg=name)
-    metrics = make("parts").evaluate(input_fn, steps=1)
+    def make():
+        config = replicate.RunConfig(tf_random_seed=1)
+        folder = str(tmp_path / "model")
+        return replicate.LinearClassifier([X], folder, 3, optimizer=adam_like(), config=config)
+
+    make().train(input_fn, max_steps=3)
+    make().train(input_fn, max_steps=6)
+    metrics = make().evaluate(input_fn, steps=1)
     assert metrics["global_step"] == 6
-    probabilities = next(make("parts").predict(input_fn))["probabilities"]
+    assert metrics["loss"] < 0.95 * np.log(3)
+    probabilities = next(make().predict(input_fn))["probabilities"]
     spec = fc.make_parse_example_spec([X])
     receiver = replicate.export.build_parsing_serving_input_receiver_fn(spec)
-    exported = make("parts").export_saved_model(str(tmp_path / "exported"), receiver)
+    exported = make().export_saved_model(str(tmp_path / "exported"), receiver)
     x = tf.train.Feature(float_list=tf.train.FloatList(value=FEATURES["x"][0]))
     example = tf.train.Example(features=tf.train.Features(feature={"x": x}))
     with tf.Graph().as_default(), v1.Session() as session:

@@ -15,7 +15,7 @@ from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 
-EVEN, UNEVEN = (24, 24, 24), (3, 7, 6, 7)
+UNEVEN = (3, 7, 6, 7)
 """Rows of the batches of one evaluation; on 4 towers three rows leave one without a row."""
 CLASSES = 3
 INEXACT = ("mean/total",)
@@ -73,16 +73,15 @@ def reference(rows):
     return evaluate(model_fn, rows)
 
 
-def replicated(towers, uneven):
-    devices = [f"/cpu:{index}" for index in range(towers)]
-    return replicate.replicate_model_fn(
-        model_fn, v1.losses.Reduction.MEAN, devices=devices, uneven=uneven
+@pytest.mark.parametrize(
+    ("rows", "known"), [(UNEVEN, False), pytest.param((3, 3), True, marks=pytest.mark.broad)]
+)
+def test_towers_measure_as_one(rows, known):
+    devices = [f"/cpu:{index}" for index in range(4)]
+    towers_fn = replicate.replicate_model_fn(
+        model_fn, v1.losses.Reduction.MEAN, devices=devices, uneven="weighted"
     )
-
-
-@functools.cache
-def even(towers, known):
-    return evaluate(replicated(towers, "error"), EVEN, known)
+    check(evaluate(towers_fn, rows, known), reference(rows))
 
 
 def check(got, expected):
@@ -99,37 +98,9 @@ def check(got, expected):
     np.testing.assert_allclose(losses, expected_losses, rtol=2e-6)
 
 
-@pytest.mark.parametrize(("towers", "known"), [(1, False), (2, True), (2, False)])
-def test_metrics_of_even_batches(towers, known):
-    check(even(towers, known), reference(EVEN))
-
-
-def test_metrics_of_uneven_batches():
-    check(evaluate(replicated(4, "weighted"), UNEVEN), reference(UNEVEN))
-
-
-def test_metrics_of_uneven_batches_of_known_size():
-    check(evaluate(replicated(4, "weighted"), (3, 3), True), reference((3, 3)))
-
-
-def test_a_row_that_counts_twice_is_seen():
-    got = evaluate(replicated(2, "pad"), UNEVEN)
-    with pytest.raises(AssertionError, match="accuracy/"):
-        check(got, reference(UNEVEN))
-
-
-def test_a_metric_that_is_not_merged_is_seen():
-    losses, values, variables = even(2, known=True)
-    with pytest.raises(AssertionError, match="was taken in by tower 0"):
-        check((losses, values, {**variables, "tower_1/mean/count": 1.0}), reference(EVEN))
-    with pytest.raises(AssertionError, match="mean_iou"):
-        check((losses, {**values, "mean_iou": 0.5}, variables), reference(EVEN))
-
-
-@pytest.mark.parametrize("rows", [EVEN, UNEVEN])
-def test_the_reference_counts_as_numpy_does(rows):
-    _, values, variables = reference(rows)
-    numbers, labels = (np.concatenate(parts) for parts in zip(*batches(rows), strict=True))
+def test_the_reference_counts_as_numpy_does():
+    _, values, variables = reference(UNEVEN)
+    numbers, labels = (np.concatenate(parts) for parts in zip(*batches(UNEVEN), strict=True))
     found = numbers[:, :CLASSES].argmax(axis=1)
     confusion = np.zeros([CLASSES, CLASSES])
     np.add.at(confusion, (labels, found), 1)

@@ -131,21 +131,3 @@ def test_predictions_are_the_same(trained, expected):
     got = probabilities(trained[0])
     assert got.shape == (BATCH, CLASSES)
     np.testing.assert_allclose(got, probabilities(expected[0]), rtol=1e-5)
-
-
-def test_export_serves_one_example(trained):
-    estimator, _ = trained
-    receiver = tf.estimator.export.build_parsing_serving_input_receiver_fn(
-        tf.feature_column.make_parse_example_spec(columns())
-    )
-    folder = estimator.export_saved_model(f"{estimator.model_dir}/export", receiver)
-    signatures = tf.saved_model.load(folder.decode()).signatures
-    features = tf.train.Features(
-        feature={
-            "number": tf.train.Feature(float_list=tf.train.FloatList(value=NUMBERS[0])),
-            "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[WORDS[0]])),
-        }
-    )
-    request = tf.constant([tf.train.Example(features=features).SerializeToString()])
-    served = signatures["predict"](examples=request)["probabilities"]
-    np.testing.assert_allclose(served, probabilities(estimator)[:1], rtol=1e-5)

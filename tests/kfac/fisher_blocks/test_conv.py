@@ -1,130 +1,76 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks import ConvKFCBasicFB, DepthwiseConvKFCBasicFB
-from kfac.fisher_blocks.conv import ConvForm
-from kfac.fisher_factors import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
-from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
-
-SIZES = {1: (6,), 3: (1, 2, 3)}
-
-
-def moment(rows):
-    return rows.T @ rows / len(rows)
+broad = pytest.mark.broad
 
 
-def damped_solution(a, g, times, v, damping=0.3):
-    """(T·A⊗G)⁻¹ v when each factor is damped with its share of λ/T."""
-    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-    root = np.sqrt(damping / times)
-    a, g = a + pi * root * np.eye(len(a)), g + root / pi * np.eye(len(g))
-    return np.linalg.solve(times * np.kron(a, g), v)
-
-
-@pytest.mark.parametrize(
-    "geometry",
-    [
-        ConvGeometry((3, 3), (1, 1), "VALID"),
-        ConvGeometry((3, 3), (2, 2), "SAME"),
-        ConvGeometry((3, 3), (1, 1), "VALID", (2, 2)),
-    ],
-)
-def test_factors_and_locations(graph, geometry):
-    images = tf.ones([2, 9, 8, 4])
-    kernel = v1.get_variable("conv/w", [3, 3, 4, 5])
-    bias = v1.get_variable("conv/b", [5])
-    outputs = tf.nn.conv2d(
-        images, kernel, geometry.strides, geometry.padding, dilations=geometry.dilations
-    )
-    block = ConvKFCBasicFB(kfac.LayerCollection(), (kernel, bias), geometry)
-    block.register_additional_tower(images, outputs)
-    block.instantiate_factors([[outputs]], 0.1)
-    block.check_shapes()
-    assert isinstance(block.input_factor, ConvInputKroneckerFactor)
-    assert isinstance(block.output_factor, ConvOutputKroneckerFactor)
-    assert [factor.dimension for factor in block.factors] == [37, 5]
-    assert block.replications() == outputs.shape[1] * outputs.shape[2]
-    assert block.settings == (geometry, ConvForm())
-    assert block.describe() == "kron 37x37 (x) 5x5"
-
-
-@pytest.mark.parametrize(("towers", "first"), [(3, False), (1, True)])
-def test_two_dimensions(laboratory, reference_patches, towers, first):
+@pytest.mark.parametrize(("towers", "first"), [(3, False), pytest.param(1, True, marks=broad)])
+def test_two_dimensions(laboratory, reference_patches, moment, towers, first):
     random = np.random.RandomState(0)
     x, g = random.randn(6, 4, 5, 2), random.randn(6, 2, 3, 3)
     lab = laboratory()
     params = lab.variable("conv/w", [3, 2, 2, 3]), lab.variable("conv/b", [3])
     order, strides = ([0, 3, 1, 2], (1, 1, 2, 2)) if first else ([0, 1, 2, 3], (1, 2, 2, 1))
-    cuts = np.cumsum(SIZES[towers])[:-1]
-    parts = [[y.transpose(order) for y in np.split(t, cuts)] for t in (x, g)]
-    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
-        lab.collection.register_conv2d(
-            params, strides, "same", tf.constant(a), tf.constant(b),
-            data_format="NCHW" if first else None, reuse=tower > 0,
-        )  # fmt: skip
-    block = lab.instantiate([parts[1]])
+    method = functools.partial(
+        lab.collection.register_conv2d, params, strides, "same",
+        data_format="NCHW" if first else None,
+    )  # fmt: skip
+    parts = lab.register(method, x.transpose(order), g.transpose(order), towers)
+    block = lab.instantiate([parts])
     p = np.concatenate(reference_patches(x, (3, 2), (2, 2), "SAME", (1, 1)))
     a = moment(np.hstack([p, np.ones([len(p), 1])]))
-    g = moment(g.reshape(-1, 3))
-    full = lab.session.run(block.full_fisher_block())
-    np.testing.assert_allclose(full, 6 * np.kron(a, g), rtol=1e-10, atol=1e-12)
-    v = random.randn(39)
-    found = lab.product(block.multiply_inverse, v)
-    np.testing.assert_allclose(found, damped_solution(a, g, 6, v), rtol=1e-8)
+    lab.check_kronecker(block, a, moment(g.reshape(-1, 3)), 6)
+    assert block.describe() == "kron 13x13 (x) 3x3"
 
 
-@pytest.mark.parametrize("how", ["conv1d", "convolution"])
-def test_one_dimension(laboratory, reference_patches, how):
+def test_images_of_unknown_size(laboratory, moment):
     random = np.random.RandomState(0)
-    x, g = random.randn(4, 7, 2), random.randn(4, 7, 3)
+    images, g = random.randn(2, 4, 3, 2), random.randn(2, 4, 3, 5)
     lab = laboratory()
-    kernel = lab.variable("conv/w", [3, 2, 3])
-    if how == "conv1d":
-        # A filter of three entries, two apart, spans five pixels: there are three locations.
-        g, padding, dilation = g[:, :3], "VALID", 2
-        args = kernel, (1, 1, 1), padding, tf.constant(x), tf.constant(g)
-        lab.collection.register_conv1d(*args, dilations=(1, dilation, 1))
-    else:
-        padding, dilation = "SAME", 1
-        lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), padding)
+    x = v1.placeholder_with_default(images, [None, None, None, 2])
+    kernel = lab.variable("conv/w", [1, 1, 2, 5])
+    lab.collection.register_conv2d(kernel, (1, 1, 1, 1), "VALID", x, tf.constant(g))
     block = lab.instantiate([[g]])
-    p = np.concatenate(reference_patches(x, (3,), (1,), padding, (dilation,)))
-    expected = g.shape[1] * np.kron(moment(p), moment(g.reshape(-1, 3)))
-    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
+    lab.check_kronecker(block, moment(images.reshape(-1, 2)), moment(g.reshape(-1, 5)), 12)
 
 
-def test_three_dimensions_with_strides_and_dilations(laboratory, reference_patches):
+@pytest.mark.parametrize("dimensions", [1, 3])
+def test_other_dimensions(laboratory, reference_patches, moment, dimensions):
     random = np.random.RandomState(0)
-    x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
     lab = laboratory()
-    kernel = lab.variable("conv/w", [2, 2, 3, 1, 2])
-    lab.collection.register_convolution(
-        kernel, tf.constant(x.transpose(0, 4, 1, 2, 3)), tf.constant(g.transpose(0, 4, 1, 2, 3)),
-        "VALID", (1, 1, 2), (2, 1, 1), data_format="NCDHW",
-    )  # fmt: skip
-    block = lab.instantiate([[g.transpose(0, 4, 1, 2, 3)]])
-    p = np.concatenate(reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1)))
-    expected = 18 * np.kron(moment(p), moment(g.reshape(-1, 2)))
+    if dimensions == 1:
+        # A filter of three entries, two apart, spans five pixels: there are three locations.
+        x, g = random.randn(4, 7, 2), random.randn(4, 3, 3)
+        args = lab.variable("conv/w", [3, 2, 3]), (1, 1, 1), "VALID", tf.constant(x), tf.constant(g)
+        lab.collection.register_conv1d(*args, dilations=(1, 2, 1))
+        p = reference_patches(x, (3,), (1,), "VALID", (2,))
+    else:
+        x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
+        p = reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1))
+        x, g = (array.transpose(0, 4, 1, 2, 3) for array in (x, g))
+        args = lab.variable("conv/w", [2, 2, 3, 1, 2]), tf.constant(x), tf.constant(g), "VALID"
+        lab.collection.register_convolution(*args, (1, 1, 2), (2, 1, 1), data_format="NCDHW")
+    block = lab.instantiate([[g]], exponents=())
+    rows = g.reshape(-1, 3) if dimensions == 1 else np.moveaxis(g, 1, -1).reshape(-1, 2)
+    expected = p.shape[1] * np.kron(moment(np.concatenate(p)), moment(rows))
     np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("towers", [1, 3])
-def test_diagonal(laboratory, reference_patches, towers):
+def test_diagonal_block_of_three_towers(laboratory, reference_patches):
     random = np.random.RandomState(0)
     x, g = random.randn(6, 4, 5, 2), random.randn(6, 3, 4, 3)
     lab = laboratory()
     params = lab.variable("conv/w", [2, 2, 2, 3]), lab.variable("conv/b", [3])
-    cuts = np.cumsum(SIZES[towers])[:-1]
-    parts = [np.split(t, cuts) for t in (x, g)]
-    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
-        args = params, (1, 1, 1, 1), "VALID", tf.constant(a), tf.constant(b)
-        lab.collection.register_conv2d(*args, approx="diagonal", reuse=tower > 0)
-    block = lab.instantiate([parts[1]])
+    args = params, (1, 1, 1, 1), "VALID"
+    method = functools.partial(lab.collection.register_conv2d, *args, approx="diagonal")
+    block = lab.instantiate([lab.register(method, x, g, 3)])
     p = reference_patches(x, (2, 2), (1, 1), "VALID", (1, 1))
     p = np.concatenate([p, np.ones([6, 12, 1])], axis=2)
     diagonal = (np.einsum("ntd,nto->ndo", p, g.reshape(6, 12, 3)) ** 2).mean(0).ravel()
@@ -161,57 +107,58 @@ def embedded(filters):
     return found.reshape(height, width, channels, -1)
 
 
-@pytest.mark.parametrize(("towers", "first"), [(3, False), (1, True)])
+@pytest.mark.parametrize(("towers", "first"), [(3, False), pytest.param(1, True, marks=broad)])
 def test_depthwise_kronecker_block_equals_the_embedded_filter(
-    laboratory, reference_patches, towers, first
+    laboratory, reference_patches, moment, towers, first
 ):
     random = np.random.RandomState(0)
     x, g = random.randn(6, 5, 4, 2), random.randn(6, 3, 2, 6)
     lab = laboratory()
     kernel = lab.variable("depthwise/w", [3, 2, 2, 3])
     order, strides = ([0, 3, 1, 2], (1, 1, 2, 2)) if first else ([0, 1, 2, 3], (1, 2, 2, 1))
-    cuts = np.cumsum(SIZES[towers])[:-1]
-    parts = [[y.transpose(order) for y in np.split(t, cuts)] for t in (x, g)]
-    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
-        lab.collection.register_depthwise_conv2d(
-            kernel, tf.constant(a), tf.constant(b), strides, "SAME",
-            data_format="NCHW" if first else "NHWC", approx="kron", reuse=tower > 0,
-        )  # fmt: skip
-    block = lab.instantiate([parts[1]], 0.3, (-1, -0.5), cholesky=True)
+    method = functools.partial(
+        lab.collection.register_depthwise_conv2d, kernel, strides=strides, padding="SAME",
+        data_format="NCHW" if first else "NHWC", approx="kron",
+    )  # fmt: skip
+    parts = lab.register(method, x.transpose(order), g.transpose(order), towers)
+    block = lab.instantiate([parts], 0.3, (-1, -0.5), cholesky=True)
     assert isinstance(block, DepthwiseConvKFCBasicFB)
     assert block.describe() == "kron 12x12 (x) 6x6"
     p = np.concatenate(reference_patches(x, (3, 2), (2, 2), "SAME", (1, 1)))
     a, g = moment(p), moment(g.reshape(-1, 6))
     own = np.flatnonzero(embedded(np.ones([3, 2, 2, 3])))
-    v = random.randn(3, 2, 2, 3)
-    wide = embedded(v).ravel()
     full = lab.session.run(block.full_fisher_block())
     np.testing.assert_allclose(full, 6 * np.kron(a, g)[np.ix_(own, own)], rtol=1e-10, atol=1e-12)
     pi, root = np.sqrt((np.trace(a) / 12) / (np.trace(g) / 6)), np.sqrt(0.3 / 6)
-    a, g = a + pi * root * np.eye(12), g + root / pi * np.eye(6)
-    values, vectors = np.linalg.eigh(6 * np.kron(a, g))
-    lower = np.sqrt(6) * np.kron(np.linalg.cholesky(a), np.linalg.cholesky(g))
-    for found, matrix in (
-        (lab.product(block.multiply_inverse, v.ravel()), (vectors / values) @ vectors.T),
-        (lab.product(block.multiply, v.ravel()), (vectors * values) @ vectors.T),
-        (lab.product(block.multiply_matpower, v.ravel(), -0.5), vectors / values**0.5 @ vectors.T),
-        (lab.product(block.multiply_cholesky, v.ravel()), lower),
-        (lab.product(block.multiply_cholesky, v.ravel(), transpose=True), lower.T),
-        (lab.product(block.multiply_cholesky_inverse, v.ravel()), np.linalg.inv(lower)),
-    ):
-        np.testing.assert_allclose(found, (matrix @ wide)[own], rtol=1e-8, atol=1e-10)
+    damped = 6 * np.kron(a + pi * root * np.eye(12), g + root / pi * np.eye(6))
+    values, vectors = np.linalg.eigh(damped)
+    lower = np.linalg.cholesky(damped)
+    cases = (
+        (block.multiply_inverse, np.linalg.inv(damped)),
+        (block.multiply, damped),
+        (lambda v: block.multiply_matpower(v, -0.5), vectors / values**0.5 @ vectors.T),
+        (block.multiply_cholesky, lower),
+        (lambda v: block.multiply_cholesky(v, transpose=True), lower.T),
+        (block.multiply_cholesky_inverse, np.linalg.inv(lower)),
+    )
+    v = random.randn(3, 2, 2, 3)
+    found = lab.products([call for call, _ in cases], v.ravel())
+    expected = [(matrix @ embedded(v).ravel())[own] for _, matrix in cases]
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("zero_mean", "has_bias"), [(False, True), (True, False)])
-def test_uncorrelated_activations(laboratory, zero_mean, has_bias):
+@pytest.mark.parametrize(
+    ("zero_mean", "has_bias"), [(False, True), pytest.param(True, False, marks=broad)]
+)
+def test_uncorrelated_activations(laboratory, moment, solution, zero_mean, has_bias):
     random = np.random.RandomState(0)
     x, g = 0.5 + random.randn(5, 4, 4, 2), random.randn(5, 4, 4, 3)
     lab = laboratory(CurvatureConfig(zero_mean_activations=zero_mean))
     kernel, bias = lab.variable("conv/w", [3, 3, 2, 3]), lab.variable("conv/b", [3])
-    args = (1, 1, 1, 1), "SAME", tf.constant(x), tf.constant(g)
-    params = (kernel, bias) if has_bias else kernel
-    lab.collection.register_conv2d(params, *args, approx="kron_sua")
-    block = lab.instantiate([[g]])
+    args = (kernel, bias) if has_bias else kernel, (1, 1, 1, 1), "SAME"
+    method = functools.partial(lab.collection.register_conv2d, *args, approx="kron_sua")
+    block = lab.instantiate([lab.register(method, x, g, 3)])
+    assert block.input_factor.inverse_bytes == 8 * 2 * 2
     pixels = x.reshape(-1, 2)
     mean = np.zeros(2) if zero_mean else pixels.mean(0)
     a = np.kron(np.eye(9), moment(pixels) - np.outer(mean, mean))
@@ -222,22 +169,9 @@ def test_uncorrelated_activations(laboratory, zero_mean, has_bias):
     g = moment(g.reshape(-1, 3))
     np.testing.assert_allclose(lab.session.run(block.input_factor.cov), a, atol=1e-12)
     v = random.randn(len(a) * 3)
-    found = lab.product(block.multiply_inverse, v)
-    np.testing.assert_allclose(found, damped_solution(a, g, 16, v), rtol=1e-8)
-    found = lab.product(block.multiply, v)
-    np.testing.assert_allclose(damped_solution(a, g, 16, found), v, rtol=1e-8)
-    with pytest.raises(ValueError, match=r"'conv/w/input'.*approx='kron_sua' only the powers"):
-        block.register_cholesky()
-    with pytest.raises(ValueError, match=r"power 2"):
-        block.register_matpower(2)
-
-
-def test_product_with_sua_before_the_first_inverse_is_zero(laboratory):
-    lab = laboratory()
-    params = lab.variable("conv/w", [3, 3, 2, 3]), lab.variable("conv/b", [3])
-    x, g = tf.ones([2, 4, 4, 2], tf.float64), np.ones([2, 4, 4, 3])
-    args = (1, 1, 1, 1), "SAME", x, tf.constant(g)
-    lab.collection.register_conv2d(params, *args, approx="kron_sua")
-    block = lab.instantiate([[g]])
+    solved, damped = lab.products([block.multiply_inverse, block.multiply], v)
+    np.testing.assert_allclose(solved, solution(a, g, v, 16), rtol=1e-8)
+    np.testing.assert_allclose(solution(a, g, damped, 16), v, rtol=1e-8)
+    # Before the first inverse:
     lab.session.run(v1.global_variables_initializer())
-    assert not lab.product(block.multiply_inverse, np.ones(57)).any()
+    assert not lab.product(block.multiply_inverse, v).any()

@@ -4,65 +4,66 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kfac.config import CurvatureConfig
 from kfac.fisher_factors import (
     ConvInputSUAKroneckerFactor,
     Damping,
-    DiagonalFactor,
     FullyConnectedDiagonalFactor,
     FullyConnectedKroneckerFactor,
     FullyConnectedMultiKF,
     MatrixFactor,
 )
 from kfac.fisher_factors.base import Moment
-from kfac.fisher_factors.kept_functions import unsupported_error
 from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 X = np.random.RandomState(0).randn(8, 3)
 DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)})
-GEOMETRY = ConvGeometry((2, 2), (1, 1), "SAME")
 
 
-def matrix_factor(towers=(X,), devices=("",)):
+def matrix_factor(towers=(X,), devices=("",), config=None):
     tensors = (tuple(map(tf.constant, towers)),)
-    return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input")
+    return FullyConnectedKroneckerFactor(tensors, False, devices, "fc/input", config)
 
 
-def test_functions_of_a_matrix(graph, session, update_factors):
-    factor = matrix_factor()
+def diagonal_factor():
+    g = np.random.RandomState(1).randn(8, 2)
+    tensors = (((tf.constant(X), tf.constant(g)),),)
+    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc/input")
+    return factor, np.diag(((X**2).T @ g**2 / 8).ravel())
+
+
+@pytest.mark.parametrize("is_diagonal", [False, True])
+def test_functions(graph, session, update_factors, is_diagonal):
+    factor, moment = diagonal_factor() if is_diagonal else (matrix_factor(), X.T @ X / 8)
     for exponent in (-1, -0.5, 1):
         factor.register_matpower(exponent, DAMPING)
     factor.register_cholesky(DAMPING)
     factor.register_cholesky_inverse(DAMPING)
     update_factors(factor)
-    assert isinstance(factor, MatrixFactor)
-    damped = X.T @ X / 8 + 0.2 * np.eye(3)
+    damped = moment + 0.2 * np.eye(len(moment))
     values, vectors = np.linalg.eigh(damped)
     root = np.linalg.cholesky(damped)
-    found = session.run(
-        {
-            "inverse": factor.get_inverse(DAMPING).to_dense(),
-            "root": factor.get_matpower(-0.5, DAMPING).to_dense(),
-            "itself": factor.get_matpower(1, DAMPING).to_dense(),
-            "cholesky": factor.get_cholesky(DAMPING).to_dense(),
-            "cholesky_inverse": factor.get_cholesky_inverse(DAMPING).to_dense(),
-            "undamped": factor.get_cov_as_linear_operator().to_dense(),
-        }
-    )
-    expected = {
-        "inverse": np.linalg.inv(damped),
-        "root": (vectors * values**-0.5) @ vectors.T,
-        "itself": damped,
-        "cholesky": root,
-        "cholesky_inverse": np.linalg.inv(root),
-        "undamped": X.T @ X / 8,
+    operators = {
+        "inverse": (factor.get_inverse(DAMPING), np.linalg.inv(damped)),
+        "root": (factor.get_matpower(-0.5, DAMPING), (vectors * values**-0.5) @ vectors.T),
+        "itself": (factor.get_matpower(1, DAMPING), damped),
+        "cholesky": (factor.get_cholesky(DAMPING), root),
+        "cholesky_inverse": (factor.get_cholesky_inverse(DAMPING), np.linalg.inv(root)),
+        "undamped": (factor.get_cov_as_linear_operator(), moment),
     }
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-10, atol=1e-12, err_msg=name)
-    names = [slot.name for slot in factor.inverses]
+    found = session.run({name: operator.to_dense() for name, (operator, _) in operators.items()})
+    for name, (_, expected) in operators.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-10, atol=1e-12, err_msg=name)
+    np.testing.assert_allclose(session.run(factor.trace()), np.trace(moment))
+    if is_diagonal:
+        assert (factor.inverses, factor.inv_variables, factor.updated_inverses({})) == ((), (), [])
+        assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
+        assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 6, 0)
+        return
     leaves = ("inverse", "power_-0.5", "cholesky", "cholesky_inverse")
-    assert names == [f"fc/input/{leaf}" for leaf in leaves]
+    assert [slot.name for slot in factor.inverses] == [f"fc/input/{leaf}" for leaf in leaves]
     assert factor.inverse_cost == 4 * 27
     assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 9, 4 * 8 * 9)
 
@@ -99,72 +100,32 @@ def test_sums_of_towers_on_one_device_are_not_packed(graph):
     assert not [op for op in graph.get_operations() if op.type == "MatrixBandPart"]
 
 
-def test_functions_of_a_diagonal(graph, session, update_factors):
-    g = np.random.RandomState(1).randn(8, 2)
-    tensors = (((tf.constant(X), tf.constant(g)),),)
-    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
-    for exponent in (-1, -0.5, 1):
-        factor.register_matpower(exponent, DAMPING)
-    factor.register_cholesky(DAMPING)
-    factor.register_cholesky_inverse(DAMPING)
-    assert isinstance(factor, DiagonalFactor)
-    update_factors(factor)
-    diagonal = ((X**2).T @ g**2 / 8).ravel()
-    np.testing.assert_allclose(session.run(factor.trace()), diagonal.sum())
-    for operator, expected in (
-        (factor.get_matpower(-0.5, DAMPING), (diagonal + 0.2) ** -0.5),
-        (factor.get_inverse(DAMPING), 1 / (diagonal + 0.2)),
-        (factor.get_matpower(1, DAMPING), diagonal + 0.2),
-        (factor.get_cholesky(DAMPING), (diagonal + 0.2) ** 0.5),
-        (factor.get_cholesky_inverse(DAMPING), (diagonal + 0.2) ** -0.5),
-        (factor.get_cov_as_linear_operator(), diagonal),
-    ):
-        np.testing.assert_allclose(session.run(operator.to_dense()), np.diag(expected))
-    assert (factor.inverses, factor.inv_variables, factor.updated_inverses({})) == ((), (), [])
-    assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
-    assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 6, 0)
-
-
 def test_diagonal_before_any_statistic_gives_zero(graph, session):
-    tensors = (((tf.ones([2, 3]), tf.ones([2, 2])),),)
-    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
+    factor, _ = diagonal_factor()
     factor.instantiate_cov_variables()
     session.run(v1.global_variables_initializer())
     assert not session.run(factor.get_inverse(DAMPING).to_dense()).any()
 
 
-def damping(name):
-    return Damping(name, lambda: {name: tf.constant(0.3, tf.float64)})
-
-
-def test_unknown_functions_of_uncorrelated_activations(graph):
-    images = tf.ones([2, 4, 4, 3], tf.float64)
-    factor = ConvInputSUAKroneckerFactor(((images,),), GEOMETRY, True, ("",), name="conv/input")
-    for ask in (
-        factor.register_cholesky,
-        factor.register_cholesky_inverse,
-        factor.get_cholesky,
-        factor.get_cholesky_inverse,
-        lambda d: factor.get_matpower(-0.5, d),
+def test_functions_that_a_structure_does_not_allow(graph):
+    images, rows = tf.ones([2, 4, 4, 3], tf.float64), tf.ones([5, 2])
+    geometry = ConvGeometry((2, 2), (1, 1), "SAME")
+    sua = ConvInputSUAKroneckerFactor(((images,),), geometry, True, ("",), name="conv/input")
+    chain = FullyConnectedMultiKF(((rows,),), 1, False, ("",), name="rnn/input")
+    of_sua = r"factor 'conv/input': with approx='kron_sua' only"
+    of_chain = r"power -1 of factor 'rnn/input'.*'kron_indep'"
+    for ask, message in (
+        (sua.register_cholesky, of_sua),
+        (sua.register_cholesky_inverse, of_sua),
+        (sua.get_cholesky, of_sua),
+        (sua.get_cholesky_inverse, of_sua),
+        (lambda damping: sua.get_matpower(-0.5, damping), of_sua),
+        (chain.register_cholesky, "Cholesky factor of factor 'rnn/input'.*'kron_indep'"),
+        (lambda damping: chain.register_matpower(-1, damping), of_chain),
+        (lambda damping: chain.get_matpower(-1, damping), of_chain),
     ):
-        with pytest.raises(ValueError, match=r"factor 'conv/input': with approx='kron_sua' only"):
-            ask(damping("conv/input"))
-
-
-def test_unknown_functions_of_chains(graph):
-    factor = FullyConnectedMultiKF(((tf.ones([5, 2]),),), 1, False, ("",), name="rnn/input")
-    with pytest.raises(ValueError, match=r"Cholesky factor of factor 'rnn/input'.*'kron_indep'"):
-        factor.register_cholesky(damping("rnn/input"))
-
-
-def test_error_names_the_function_and_the_remedy():
-    error = unsupported_error(
-        "power 0.5", "factor 'conv/input'", "only powers 1 and -1", "approx='kron'"
-    )
-    assert str(error) == (
-        "Cannot compute the power 0.5 of factor 'conv/input': only powers 1 and -1 are known. "
-        "Register the layer with approx='kron'."
-    )
+        with pytest.raises(ValueError, match=message):
+            ask(DAMPING)
 
 
 @pytest.mark.parametrize(
@@ -223,3 +184,61 @@ def test_overridden_values_are_used(graph, session, update_factors):
     found, trace = session.run([factor.get_inverse(DAMPING).to_dense(), factor.trace()])
     np.testing.assert_allclose(found, np.linalg.inv(doubled + 0.2 * np.eye(3)), rtol=1e-12)
     np.testing.assert_allclose(trace, np.trace(doubled), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("threshold", "eigen"), [(2, 1), (3, 0)])
+def test_many_inverses_share_an_eigendecomposition(
+    graph, session, threshold, eigen, update_factors
+):
+    factor = matrix_factor(config=CurvatureConfig(eigen_threshold=threshold))
+    dampings = [
+        Damping(str(d), lambda d=d: {str(d): tf.constant(d, tf.float64)}) for d in (0.1, 2.0)
+    ]
+    for damping in (*dampings, Damping("0.1", lambda: None)):
+        factor.register_inverse(damping)
+    update_factors(factor)
+    assert len(factor.inv_variables) == 4
+    found = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
+    assert len(found) == eigen
+    for damping, d in zip(dampings, (0.1, 2.0), strict=True):
+        expected = np.linalg.inv(X.T @ X / 8 + d * np.eye(3))
+        np.testing.assert_allclose(session.run(factor.get_inverse(damping).to_dense()), expected)
+
+
+def used_types(graph):
+    """Types of operations in a graph and in the functions that it calls, but not in theirs."""
+    definition = graph.as_graph_def()
+    called = {node.attr["f"].func.name for node in definition.node}
+    functions = [f for f in definition.library.function if f.signature.name in called]
+    nodes = [*definition.node, *(node for f in functions for node in f.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize(
+    ("method", "powers", "kinds"),
+    [
+        ("auto", (-1,), {"Cholesky"}),
+        ("auto", (-1, 0.5), {"SelfAdjointEigV2"}),
+        ("cholesky", (-1, 0.5), {"Cholesky", "SelfAdjointEigV2"}),
+        ("eigh", (-1,), {"SelfAdjointEigV2"}),
+        ("lu", (-1,), {"MatrixInverse", "Cholesky"}),
+        ("newton_schulz", (-1,), {"StatelessWhile"}),
+    ],
+)
+def test_inverse_methods(graph, session, method, powers, kinds, update_factors):
+    factor = matrix_factor(config=CurvatureConfig(inverse_method=method))
+    for exponent in powers:
+        factor.register_matpower(exponent, DAMPING)
+    update_factors(factor)
+    used = used_types(graph)
+    assert kinds <= used
+    assert ("Cholesky" in used) == ("Cholesky" in kinds)
+    damped = X.T @ X / 8 + 0.2 * np.eye(3)
+    found = session.run(factor.get_inverse(DAMPING).to_dense())
+    np.testing.assert_allclose(found, np.linalg.inv(damped), rtol=1e-10)
+
+
+def test_unregistered_function_is_an_error(graph):
+    factor = matrix_factor()
+    with pytest.raises(ValueError, match=r"'fc/input' does not keep 'inverse' for damping 'fc/"):
+        factor.get_inverse(DAMPING)

@@ -78,25 +78,21 @@ def test_other_ways_to_call_it(collection, call):
     assert new[variables[-1]].inputs == (4,)
 
 
-def test_warning_names_parameters_and_reasons(collection, caplog):
-    tower(collection)
-    collection.auto_register_layers()
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert "  gain: generic, because it goes into 'Exp', and Exp is no known layer\n" in message
-    assert "fc/w" not in message
-
-
-def test_report_tells_what_was_decided(collection):
+def test_report_and_warning_tell_what_was_decided(collection, caplog):
     tower(collection)
     assert "found in the graph" not in collection.report()
     collection.auto_register_layers()
+    gain = "  gain: generic, because it goes into 'Exp', and Exp is no known layer"
     assert collection.report().split("\n")[-5:] == [
         "found in the graph:",
         "  bn/gamma, bn/beta: scale and shift, by Mul 'batchnorm/mul' with a shift",
         "  conv/w: 2-D convolution, by Conv2D 'Conv2D'",
         "  fc/w, fc/b: dense layer, by MatMul 'MatMul' with a bias",
-        "  gain: generic, because it goes into 'Exp', and Exp is no known layer",
+        gain,
     ]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert f"that they belong to:\n{gain}\nIf they" in message
+    assert "fc/w" not in message
 
 
 def test_some_of_the_variables(collection):
@@ -105,31 +101,14 @@ def test_some_of_the_variables(collection):
     assert list(layers(collection.auto_register_layers(variables))) == [("fc/w", "fc/b")]
 
 
-def test_what_was_registered_by_hand_wins(collection):
-    y = tower(collection)
-    params = tuple(v for v in v1.trainable_variables() if v.op.name.startswith("fc/"))
-    product = y.op.inputs[0]
-    collection.register_fully_connected(params, tf.ones([4, 48]), product, approx="diagonal")
-    assert ("fc/w", "fc/b") not in layers(collection.auto_register_layers())
-    assert isinstance(collection.fisher_blocks[params], fisher_blocks.FullyConnectedDiagonalFB)
-
-
-def test_linked_approximation(collection):
-    tower(collection)
-    gamma, beta = (v for v in v1.trainable_variables() if v.op.name.startswith("bn/"))
-    collection.define_linked_parameters((beta, gamma), "diagonal")
-    collection.auto_register_layers()
-    block = collection.fisher_blocks[gamma, beta]
-    assert isinstance(block, fisher_blocks.ScaleAndShiftDiagonalFB)
-
-
-def test_approximation_of_a_parameter_that_is_linked_alone(collection):
+def test_approximation_of_linked_parameters(collection):
     for number in range(2):
         tower(collection, number)
     params = {v.op.name: v for v in v1.trainable_variables()}
     collection.define_linked_parameters(params["gain"], "full")
     collection.define_linked_parameters([params["fc/b"]], "diagonal")
     collection.define_linked_parameters((params["fc/w"],), "kron_in_diag")
+    collection.define_linked_parameters((params["bn/beta"], params["bn/gamma"]), "diagonal")
     collection.auto_register_layers()
     blocks = {name: collection.fisher_blocks[params[name]] for name in ("gain", "fc/b", "fc/w")}
     assert [type(block) for block in blocks.values()] == [
@@ -138,17 +117,9 @@ def test_approximation_of_a_parameter_that_is_linked_alone(collection):
         fisher_blocks.FullyConnectedKFACBasicFB,
     ]
     assert blocks["fc/w"].settings[0].diagonal_input
+    norm = collection.fisher_blocks[params["bn/gamma"], params["bn/beta"]]
+    assert isinstance(norm, fisher_blocks.ScaleAndShiftDiagonalFB)
     assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
-
-
-def test_approximation_that_a_parameter_alone_does_not_have(collection):
-    tower(collection)
-    (bias,) = (v for v in v1.trainable_variables() if v.op.name == "fc/b")
-    collection.define_linked_parameters(bias, "kron")
-    message = r"register 'fc/b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
-    with pytest.raises(ValueError, match=message):
-        collection.auto_register_layers()
-    assert not collection.fisher_blocks
 
 
 @pytest.mark.parametrize("when", ["after all towers", "in each tower"])
@@ -179,14 +150,6 @@ def test_towers_with_a_layer_by_hand(collection):
     assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
 
 
-def test_towers_that_differ(collection):
-    x, w = v1.placeholder(tf.float32, [None, 3]), v1.get_variable("w", [3, 3])
-    collection.register_squared_error_loss(x @ w, name="loss")
-    collection.register_squared_error_loss(x @ w @ w, name="loss", reuse=True)
-    with pytest.raises(ValueError, match=r"layer 'w'.*All towers must register the same layer"):
-        collection.auto_register_layers()
-
-
 def test_number_of_examples_comes_from_the_losses(collection, session):
     y = tower(collection)
     gain = v1.trainable_variables()[-1]
@@ -214,47 +177,46 @@ def test_errors(collection):
         collection.auto_register_layers()
 
 
-def shared_dense(model, rows):
-    """A dense layer that is applied to inputs of several numbers of rows."""
-    weight, bias = model.weight("w", 3, 4), model.weight("b", 4)
-    inputs = [model.data(f"x{number}", n, 3) for number, n in enumerate(rows)]
-    outputs = [tf.matmul(x, weight) + bias for x in inputs]
-    return (weight, bias), inputs, outputs
+def test_layers_that_cannot_be_registered(graph):
+    differing, linked = kfac.LayerCollection(), kfac.LayerCollection()
+    x, w = v1.placeholder(tf.float32, [None, 3]), v1.get_variable("w", [3, 3])
+    differing.register_squared_error_loss(x @ w, name="loss")
+    differing.register_squared_error_loss(x @ w @ w, name="loss", reuse=True)
+    bias = v1.get_variable("b", [3])
+    linked.register_squared_error_loss(x @ w + bias)
+    linked.define_linked_parameters(bias, "kron")
+    alone = r"register 'b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
+    for collection, message in (
+        (differing, r"layer 'w'.*All towers must register the same layer"),
+        (linked, alone),
+    ):
+        with pytest.raises(ValueError, match=message):
+            collection.auto_register_layers()
+    assert not linked.fisher_blocks
 
 
-def shared_convolution(model, rows):
-    """A convolution that is applied to several numbers of images."""
-    kernel = model.weight("w", 3, 3, 2, 4)
-    inputs = [model.data(f"x{number}", n, 4, 4, 2) for number, n in enumerate(rows)]
-    outputs = [tf.nn.conv2d(x, kernel, 1, "SAME") for x in inputs]
-    model.register("conv2d_multi", kernel, (1, 1, 1, 1), "SAME", inputs, outputs, sum(rows) // 8)
-    return [tf.nn.relu(y) for y in outputs]
-
-
-def test_places_of_more_rows_than_the_losses(assert_same_as_by_hand):
-    rows = (16, 8, 32)
+@pytest.mark.parametrize("rows", [(16, 8, 32), (6, 2)])
+def test_inputs_of_several_numbers_of_rows(assert_same_as_by_hand, rows):
+    """More than the losses have, and parts of theirs, such as a discriminator's."""
 
     def build(model):
-        params, inputs, outputs = shared_dense(model, rows)
-        model.register("fully_connected_multi", params, inputs, outputs, sum(rows) // 8)
-        return [tf.tanh(y) for y in outputs]
+        params = model.weight("w", 3, 4), model.weight("b", 4)
+        inputs = [model.data(f"x{number}", n, 3) for number, n in enumerate(rows)]
+        outputs = [tf.matmul(x, params[0]) + params[1] for x in inputs]
+        uses = sum(rows) // 8 if sum(rows) > 8 else None
+        model.register("fully_connected_multi", params, inputs, outputs, uses)
+        return [tf.tanh(y) for y in outputs] if uses else [tf.concat(outputs, axis=0)]
 
     assert_same_as_by_hand(build)
 
 
-def test_convolutions_of_more_images_than_the_losses_have_rows(assert_same_as_by_hand):
-    assert_same_as_by_hand(lambda model: shared_convolution(model, (16, 8)))
-
-
-def test_losses_with_the_rows_of_all_places(assert_same_as_by_hand):
-    """A discriminator's, for real and generated inputs."""
-
-    def build(model):
-        params, inputs, outputs = shared_dense(model, (6, 2))
-        model.register("fully_connected_multi", params, inputs, outputs)
-        return [tf.concat(outputs, axis=0)]
-
-    assert_same_as_by_hand(build)
+def test_batch_size_that_divides_the_rows_of_each_place(scan):
+    w, ids = v1.get_variable("w", [3, 4]), v1.get_variable("ids", [3, 4])
+    outputs = [tf.ones([n, 3]) @ w for n in (32, 64)]
+    outputs += [tf.nn.embedding_lookup(ids, tf.zeros([n], tf.int32)) for n in (32, 64)]
+    outputs = [tf.reshape(y, [32, -1]) for y in outputs]
+    collection = scan(tf.concat(outputs, axis=1), batch_size=32)
+    assert [block.replications() for block in collection.get_blocks()] == [3, 3]
 
 
 def test_layers_before_and_in_a_discriminator(scan):
@@ -274,16 +236,6 @@ def test_layers_before_and_in_a_discriminator(scan):
         ("beta",): fisher_blocks.NaiveDiagonalFB,
     }
     assert collection.fisher_blocks[kernel].replications() == 2 * 16
-
-
-@pytest.mark.parametrize(("rows", "batch", "uses"), [((32, 32), 16, 4), ((32, 64), 32, 3)])
-def test_batch_size_that_divides_the_rows_of_each_place(scan, rows, batch, uses):
-    w, ids = v1.get_variable("w", [3, 4]), v1.get_variable("ids", [3, 4])
-    outputs = [tf.reshape(tf.ones([n, 3]) @ w, [batch, -1]) for n in rows]
-    lookups = [tf.nn.embedding_lookup(ids, tf.zeros([n], tf.int32)) for n in rows]
-    outputs += [tf.reshape(y, [batch, -1]) for y in lookups]
-    collection = scan(tf.concat(outputs, axis=1), batch_size=batch)
-    assert [block.replications() for block in collection.get_blocks()] == [uses, uses]
 
 
 def test_large_graphs_are_scanned_in_linear_time(collection, monkeypatch):

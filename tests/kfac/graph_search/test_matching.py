@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.graph_search.filtering import (
-    check_disjoint,
-    filter_grouped_variable_records,
-    filter_subgraph_records,
-    filter_user_registered_records,
-)
+from kfac.graph_search.filtering import filter_subgraph_records
 from kfac.graph_search.layer_uses import (
     Batch,
     Place,
@@ -19,7 +14,6 @@ from kfac.graph_search.layer_uses import (
 )
 from kfac.graph_search.matching import find_matches
 from kfac.graph_search.records import (
-    AmbiguousRegistrationError,
     MatchRecord,
     NotRegistrableError,
     RecordType,
@@ -79,30 +73,6 @@ def record(params, *tensors, order=0):
     return MatchRecord(RecordType.fully_connected, params, set(tensors), order=order)
 
 
-def test_what_the_user_registered_wins(variables):
-    a, b, c, d = variables
-    records = group([record(a), record((a, b)), record((b, c)), record(d)])
-    assert list(filter_user_registered_records(records, [])) == list(records)
-    assert list(filter_user_registered_records(records, [a])) == [(b, c), d]
-    assert list(filter_user_registered_records(records, [c, d])) == [a, (a, b)]
-
-
-def test_linked_parameters_stay_together(variables):
-    a, b, c, d = variables
-    records = group([record(a), record((a, b)), record((a, b, c)), record(d)])
-    assert list(filter_grouped_variable_records(records, [])) == list(records)
-    assert list(filter_grouped_variable_records(records, [frozenset([b, a])])) == [(a, b), d]
-    assert list(filter_grouped_variable_records(records, [frozenset([a])])) == [a, d]
-    assert list(filter_grouped_variable_records(records, [frozenset([c, d])])) == [a, (a, b)]
-
-
-def test_the_larger_match_wins(variables):
-    a, b, *_ = variables
-    x, y, z = (tf.constant(0.0) for _ in range(3))
-    records = group([record(a, x, y), record((a, b), x, y, z)])
-    assert list(filter_subgraph_records(records)) == [(a, b)]
-
-
 @pytest.mark.parametrize("case", ["equal", "without a common parameter", "at another place"])
 def test_matches_that_are_not_contained(variables, case):
     a, b, *_ = variables
@@ -123,13 +93,6 @@ def test_several_uses_of_one_key_are_all_kept(variables):
     assert [r.order for r in filter_subgraph_records(records)[a]] == [0, 1, 2]
 
 
-def test_parameter_of_two_layers(variables):
-    a, b, c, d = variables
-    check_disjoint(group([record((a, b)), record(c), record(d)]))
-    with pytest.raises(AmbiguousRegistrationError, match=r"has \(a, b\) and \(b, c\) as layers"):
-        check_disjoint(group([record((a, b)), record((b, c))]))
-
-
 @pytest.mark.parametrize(
     ("leading", "batch", "expected"),
     [
@@ -144,37 +107,10 @@ def test_parameter_of_two_layers(variables):
         ([8, 5], Batch(), 5),
     ],
 )
-def test_number(leading, batch, expected):
+def test_number_of_uses(leading, batch, expected):
     assert uses_per_example(leading, batch, "MatMul 'a'") == expected
 
 
-def test_user_gave_a_batch_size_that_does_not_divide():
-    with pytest.raises(ValueError, match=r"MatMul 'a' has inputs with 10 rows, which batch_size=4"):
-        uses_per_example([5, 2], Batch(4, True), "MatMul 'a'")
-
-
-def test_losses_that_have_other_rows():
-    with pytest.raises(NotRegistrableError, match=r"10 rows, and the losses have 4; pass batch_s"):
-        uses_per_example([10], Batch(4), "MatMul 'a'")
-
-
-def test_what_can_be_unknown():
-    assert not has_unknown_uses([3, None])
-    assert has_unknown_uses([None, 3, None])
-
-
-def test_rows_that_are_not_examples(graph):
-    size = v1.placeholder(tf.int32, [])
-    with pytest.raises(NotRegistrableError, match=r"to 10 rows, but the size of the batch varies"):
-        uses_per_example([10], Batch(size), "MatMul 'a'")
-    assert Batch(size).static is None
-
-
-def places(*leading):
-    return [Place(sizes, f"MatMul {number}") for number, sizes in enumerate(leading)]
-
-
-@pytest.mark.parametrize("is_given", [True, False])
 @pytest.mark.parametrize(
     ("leading", "examples", "expected"),
     [
@@ -187,17 +123,27 @@ def places(*leading):
         ([[16, 5], [16, 5]], 32, [5, 5]),
     ],
 )
-def test_uses_by_place(leading, examples, expected, is_given):
-    assert uses_by_place(places(*leading), Batch(examples, is_given)) == expected
+def test_uses_by_place(leading, examples, expected):
+    places = [Place(sizes, f"MatMul {number}") for number, sizes in enumerate(leading)]
+    for is_given in (True, False):
+        assert uses_by_place(places, Batch(examples, is_given)) == expected
 
 
-def test_one_place_with_a_part_of_the_losses_rows():
-    assert uses_by_place(places([16]), Batch(32)) == [1]
+def test_rows_that_are_not_examples(graph):
+    unknown = Batch(v1.placeholder(tf.int32, []))
+    assert unknown.static is None
+    assert has_unknown_uses([None, 3, None])
+    assert not has_unknown_uses([3, None])
+    for leading, batch, error, message in (
+        ([5, 2], Batch(4, True), ValueError, "'a' has inputs with 10 rows, which batch_size=4"),
+        ([10], Batch(4), NotRegistrableError, "10 rows, and the losses have 4; pass batch_s"),
+        ([10], unknown, NotRegistrableError, "to 10 rows, but the size of the batch varies"),
+    ):
+        with pytest.raises(error, match=message):
+            uses_per_example(leading, batch, "MatMul 'a'")
+    assert uses_by_place([Place([16], "a")], Batch(32)) == [1]
     with pytest.raises(ValueError, match=r"with 16 rows, which batch_size=32 does not divide"):
-        uses_by_place(places([16]), Batch(32, True))
-
-
-@pytest.mark.parametrize("leading", [[[24], [24]], [[24]], [[1]], [[1], [16]]])
-def test_places_that_are_no_part_of_the_losses_rows(leading):
-    with pytest.raises(NotRegistrableError, match=r"rows, and the losses have 32"):
-        uses_by_place(places(*leading), Batch(32))
+        uses_by_place([Place([16], "a")], Batch(32, True))
+    for rows in ([24, 24], [24], [1], [1, 16]):
+        with pytest.raises(NotRegistrableError, match=r"rows, and the losses have 32"):
+            uses_by_place([Place([n], "a") for n in rows], Batch(32))

@@ -6,15 +6,8 @@ import tensorflow as tf
 import kfac
 from kfac import fisher_blocks, graph_search
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.plans import (
-    CountedUses,
-    Folded,
-    GenericPlan,
-    LayerPlan,
-    PlannedTensors,
-)
+from kfac.graph_search.plans import CountedUses, Folded, PlannedTensors
 from kfac.graph_search.records import (
-    AmbiguousRegistrationError,
     MatchRecord,
     RecordType,
     ensure_sequence,
@@ -23,9 +16,6 @@ from kfac.graph_search.records import (
     refs,
 )
 from kfac.graph_search.registration import plan_registration
-from kfac.registration.dense_layers import register_fully_connected
-from kfac.registration.report import Decision, decision_lines, warning_text
-from kfac.registration.scale_shift import register_scale_and_shift
 
 v1 = tf.compat.v1
 CONV = {"strides": (1, 1, 1, 1), "padding": "SAME"}
@@ -51,6 +41,51 @@ def dense(params, *rows, inputs=3):
     return records(RecordType.fully_connected, params, *pairs)
 
 
+def images(rows, size=5):
+    return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
+
+
+def test_matches_that_are_no_layer(collection):
+    w, x, volume = v1.get_variable("w", [3, 3, 2, 2]), tf.ones([4, 2]), tf.ones([4, 5, 5, 2])
+    ids, other = (tf.zeros([4], tf.int32), x), v1.get_variable("other", [3, 2])
+    unequal = [records(RecordType.conv2d, w, (volume, volume), padding=p)[w][0] for p in "SV"]
+    mixed = {other: dense(other, 4)[other] + records(RecordType.embedding, other, ids)[other]}
+    no_layer = graph_search.records.NotRegistrableError
+    for matches, error, message in (
+        (mixed, ValueError, r"\(other\) .*mixed record types, namely dense.*, embedding"),
+        (
+            records(RecordType.scale_and_shift, w, (x, x), (x, x)),
+            ValueError,
+            r"\(w\) automatically: it scales and shifts 2",
+        ),
+        (records(RecordType.batch_norm, w, (x, x), (x, x)), no_layer, "and shifts 2 tensors"),
+        (
+            records(RecordType.depthwise_conv2d, w, (volume, volume), (volume, volume)),
+            no_layer,
+            "depthwise convolution, 2 times",
+        ),
+        (
+            records(RecordType.convolution, w, (volume, volume), (volume, volume)),
+            no_layer,
+            "filter of 2 convolutions, which are not",
+        ),
+        ({w: unequal}, no_layer, "which are not two-dimensional with the same"),
+        (
+            records(RecordType.conv2d, w, images(4, 5), images(4, 6), **CONV),
+            no_layer,
+            "filter of 2 convolutions of images of several sizes",
+        ),
+        (
+            records(RecordType.conv2d, w, images(8), images(None), **CONV),
+            no_layer,
+            "2 convolutions with 3 uses, some of them of an unknown number",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            graph_search.register_records(collection, matches, batch_size=4)
+    assert not collection.fisher_blocks
+
+
 def test_blocks_in_the_order_of_names(collection):
     b, a = v1.get_variable("b", [3, 2]), (v1.get_variable("a", [3, 2]), v1.get_variable("c", [2]))
     blocks = graph_search.register_records(collection, {**dense(b, 4), **dense(a, 4, 4)})
@@ -58,13 +93,8 @@ def test_blocks_in_the_order_of_names(collection):
     assert isinstance(blocks[b], fisher_blocks.FullyConnectedKFACBasicFB)
     assert isinstance(blocks[a], fisher_blocks.FullyConnectedMultiIndepFB)
     assert blocks[a].replications() == 2
-
-
-def test_reuse_adds_a_tower(collection):
-    w = v1.get_variable("w", [3, 2])
-    graph_search.register_records(collection, dense(w, 4))
-    graph_search.register_records(collection, dense(w, 4), reuse=True)
-    assert collection.fisher_blocks[w].num_registered_towers == 2
+    graph_search.register_records(collection, dense(b, 4), reuse=True)
+    assert blocks[b].num_registered_towers == 2
 
 
 def test_steps_folded_into_the_examples(collection):
@@ -75,13 +105,6 @@ def test_steps_folded_into_the_examples(collection):
     blocks = graph_search.register_records(collection, {**dense(w, 12), **conv}, batch_size=4)
     assert blocks[w].replications() == 3
     assert blocks[kernel].replications() == 3 * 25
-
-
-def test_batch_size_that_does_not_divide(collection):
-    w = v1.get_variable("w", [3, 2])
-    with pytest.raises(ValueError, match=r"with 12 rows, which batch_size=5 does not divide"):
-        graph_search.register_records(collection, dense(w, 12), batch_size=5)
-    assert not collection.fisher_blocks
 
 
 def test_embeddings_get_a_diagonal_input_factor(collection):
@@ -95,66 +118,12 @@ def test_embeddings_get_a_diagonal_input_factor(collection):
     assert twice.fisher_blocks[table].settings[1].diagonal_input
 
 
-def test_mixed_kinds(collection):
-    w = v1.get_variable("w", [3, 2])
-    other = records(RecordType.embedding, w, (tf.zeros([4], tf.int32), tf.ones([4, 2])))
-    mixed = {w: dense(w, 4)[w] + other[w]}
-    with pytest.raises(ValueError, match=r"\(w\) .*mixed record types, namely dense.*, embedding"):
-        graph_search.register_records(collection, mixed)
-    assert not collection.fisher_blocks
-
-
-def test_scale_of_two_tensors(collection):
-    gamma, x = v1.get_variable("gamma", [3]), tf.ones([4, 3])
-    twice = records(RecordType.scale_and_shift, gamma, (x, x), (x, x))
-    with pytest.raises(ValueError, match=r"\(gamma\) automatically: it scales and shifts 2"):
-        graph_search.register_records(collection, twice)
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "data", "message"),
-    [
-        (RecordType.depthwise_conv2d, [4, 5, 5, 2], [{}, {}], "depthwise convolution, 2 times"),
-        (RecordType.convolution, [4, 5, 2], [{}, {}], "filter of 2 convolutions, which are not"),
-        (
-            RecordType.conv2d,
-            [4, 5, 5, 2],
-            [{"padding": "SAME"}, {"padding": "VALID"}],
-            "filter of 2 convolutions, which are not two-dimensional with the same",
-        ),
-    ],
-)
-def test_layers_that_can_be_used_only_once(collection, kind, shape, data, message):
-    w, x = v1.get_variable("w", [3, 3, 2, 2]), tf.ones(shape)
-    matches = {w: [records(kind, w, (x, x), **entry)[w][0] for entry in data]}
-    with pytest.raises(ValueError, match=message):
-        graph_search.register_records(collection, matches)
-
-
-def images(rows, size=5):
-    return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
-
-
 def test_several_uses_of_images_with_steps(collection):
     w = v1.get_variable("w", [3, 3, 2, 2])
     matches = records(RecordType.conv2d, w, images(8), images(4), **CONV)
     blocks = graph_search.register_records(collection, matches, batch_size=4)
     assert isinstance(blocks[w], fisher_blocks.ConvKFCBasicMultiIndepFB)
     assert blocks[w].replications() == 3 * 25
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ([(4, 5), (4, 6)], "filter of 2 convolutions of images of several sizes"),
-        ([(8, 5), (None, 5)], "2 convolutions with 3 uses, some of them of an unknown number"),
-    ],
-)
-def test_images_whose_uses_cannot_be_joined(collection, pairs, message):
-    w = v1.get_variable("w", [3, 3, 2, 2])
-    matches = records(RecordType.conv2d, w, *(images(*pair) for pair in pairs), **CONV)
-    with pytest.raises(ValueError, match=message):
-        graph_search.register_records(collection, matches, batch_size=4)
 
 
 @pytest.mark.parametrize(("rows", "unordered"), [((32, 64), False), ((None, 64), True)])
@@ -168,33 +137,6 @@ def test_places_of_several_uses(collection, rows, unordered):
     assert block.replications() == 3
 
 
-def test_fused_norm_of_two_tensors_is_no_layer(collection):
-    gamma, x = v1.get_variable("gamma", [3]), tf.ones([4, 3])
-    twice = records(RecordType.batch_norm, gamma, (x, x), (x, x))
-    with pytest.raises(graph_search.records.NotRegistrableError, match=r"and shifts 2 tensors"):
-        graph_search.register_records(collection, twice)
-
-
-def test_plans_register_their_layers(graph):
-    layers, tensors = kfac.LayerCollection().layer_table, PlannedTensors()
-    w, gain, scale = (v1.get_variable(n, s) for n, s in (("w", [3, 2]), ("g", [2]), ("s", [3])))
-    x = tf.ones([4, 3])
-    dense = LayerPlan(
-        register_fully_connected, [Folded(x, 3)], [tf.ones([4, 2])], {"dense_inputs": True}
-    )
-    dense.register(layers, w, False, tensors)
-    GenericPlan(4).register(layers, gain, False, tensors)
-    normalized = LayerPlan(register_scale_and_shift, [lambda: x + 1], [x], {"approx": "diagonal"})
-    normalized.register(layers, scale, False, tensors)
-    assert {key.op.name: block.describe().split()[0] for key, block in layers.blocks.items()} == {
-        "w": "kron",
-        "g": "diagonal",
-        "s": "diagonal",
-    }
-    assert layers.blocks[w].inputs == (x,)
-    assert layers.blocks[scale].inputs[0].op.name.startswith("kfac/scanned/")
-
-
 def test_equal_tensors_are_made_once(graph, session):
     tensors, x = PlannedTensors(), v1.placeholder_with_default(tf.ones([4, 6, 3]), [None, None, 3])
     folded = tensors.fold(Folded(x, 3))
@@ -204,20 +146,9 @@ def test_equal_tensors_are_made_once(graph, session):
     assert session.run(tensors.count(CountedUses((Folded(x, 3), Folded(x, 3)), 4))) == 12
 
 
-def test_records_have_the_defaults_of_what_is_not_known():
-    record = MatchRecord(RecordType.conv2d, "w", {1, 2})
-    assert (record.data, record.order, record.description) == ({}, 0, "")
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(1, (1,)), ((1, 2), (1, 2)), ([1, 2], [1, 2]), ("ab", ("ab",))]
-)
-def test_ensure_sequence(value, expected):
-    assert ensure_sequence(value) == expected
-
-
-def test_ambiguity_is_a_value_error():
-    assert issubclass(AmbiguousRegistrationError, ValueError)
+def test_ensure_sequence():
+    for value, expected in ((1, (1,)), ((1, 2), (1, 2)), ([1, 2], [1, 2]), ("ab", ("ab",))):
+        assert ensure_sequence(value) == expected
 
 
 def test_groups_are_in_the_order_of_names_and_places(graph):
@@ -231,11 +162,3 @@ def test_groups_are_in_the_order_of_names_and_places(graph):
     assert [record.order for record in grouped[b]] == [1, 2]
     assert names_of((a, b)) == ("a", "b")
     assert refs((a, b)) == {a.ref(), b.ref()}
-
-
-def test_texts_of_decisions(graph):
-    w, b, gain = (v1.get_variable(name, [1]) for name in ("w", "b", "gain"))
-    layer, lost = Decision((w, b), "dense layer"), Decision(gain, "generic", is_expected=False)
-    assert decision_lines([layer, lost]) == ["w, b: dense layer", "gain: generic"]
-    assert warning_text([layer]) is None
-    assert "that they belong to:\n  gain: generic\nIf they" in warning_text([layer, lost])

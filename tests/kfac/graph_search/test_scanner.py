@@ -55,33 +55,27 @@ def test_what_was_registered_is_left_alone(layer):
 
 
 def test_linked_group_decides_what_belongs_together(layer):
+    """A parameter that is linked alone and is no layer is generic."""
     _, w, b, y = layer
-    linked = [frozenset([w])]
-    found = plan(y, w, b, linked=linked)
-    assert list(found.plans) == [b, w]
-    assert found.plans[w].function is register_fully_connected
-    assert isinstance(found.plans[b], GenericPlan)
-
-
-@pytest.mark.parametrize("names", [("w", "other"), ("b", "other")])
-def test_linked_group_that_is_no_layer(layer, names):
-    _, w, b, y = layer
-    other = v1.get_variable("other", [2])
-    linked = [frozenset(v for v in (w, b, other) if v.op.name in names)]
-    output = y + tf.exp(other)
-    with pytest.raises(ValueError, match=r"linked group \(\w+, \w+\) was not matched"):
-        plan(output, w, b, other, linked=linked)
-    plan(output, w, b, other, linked=linked, registered=[other])
-
-
-def test_parameter_that_is_linked_alone_and_is_no_layer_is_generic(layer):
-    _, w, b, y = layer
-    found = plan(y, w, b, linked=[frozenset([b])])
-    assert found.plans[w].function is register_fully_connected
-    assert isinstance(found.plans[b], GenericPlan)
+    for alone in (w, b):
+        found = plan(y, w, b, linked=[frozenset([alone])])
+        assert list(found.plans) == [b, w]
+        assert found.plans[w].function is register_fully_connected
+        assert isinstance(found.plans[b], GenericPlan)
     reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
     assert text_of(found, b) == f"generic, because {reason}"
     assert [d.params for d in found.decisions if not d.is_expected] == [b]
+
+
+def test_linked_group_that_is_no_layer(layer):
+    _, w, b, y = layer
+    other = v1.get_variable("other", [2])
+    output = y + tf.exp(other)
+    for variable in (w, b):
+        linked = [frozenset([variable, other])]
+        with pytest.raises(ValueError, match=r"linked group \(\w+, \w+\) was not matched"):
+            plan(output, w, b, other, linked=linked)
+        plan(output, w, b, other, linked=linked, registered=[other])
 
 
 def test_parameter_of_two_layers(layer):
@@ -164,16 +158,11 @@ def test_rows(graph, session):
     assert Tower([some, many], []).rows() == 6
     assert Tower([many, tf.ones([3])], []).rows() is None
     assert Tower([many, tf.constant(1.0)], []).rows() is None
+    assert Tower([many], []).is_by_example(tf.ones([12, 2]))
+    assert not Tower([many], []).is_by_example(tf.ones([4, 2]))
+    assert Tower([some], []).is_by_example(tf.ones([4, 2]))
     rows = Tower([some], []).rows()
     assert session.run(rows, {some: [[1.0, 2.0]] * 4}) == 4
-
-
-def test_first_axis_of_examples(graph):
-    tower, some = Tower([tf.ones([6, 2])], []), v1.placeholder(tf.float32, [None, 2])
-    assert tower.is_by_example(tf.ones([12, 2]))
-    assert tower.is_by_example(some)
-    assert not tower.is_by_example(tf.ones([4, 2]))
-    assert Tower([some], []).is_by_example(tf.ones([4, 2]))
 
 
 def test_what_is_made_from_variables_only(graph):

@@ -58,38 +58,22 @@ def make(kind, weights=None, inputs=LOGITS, **kwargs):
     return kind[0](tf.constant(inputs), weights=weights, **kwargs)
 
 
-def test_products_equal_those_of_the_matrix(graph, session, kind, weights):
-    loss, vector = make(kind, weights), tf.constant(OTHER)
-    expected = np.einsum("nij,nj->ni", fishers(kind, weights), OTHER)
-    products = []
-    for matrix in ("fisher", "ggn"):
-        inner = getattr(loss, f"multiply_{matrix}_factor_transpose")(vector)
-        twice = getattr(loss, f"multiply_{matrix}_factor")(inner)
-        products += [getattr(loss, f"multiply_{matrix}")(vector), twice]
-    for found in session.run(products):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+@pytest.mark.parametrize("matrix", ["fisher", "ggn"])
+def test_products_are_those_of_the_factor(graph, session, kind, weights, matrix):
+    """Unit vectors give the columns of a factor of the Fisher matrix."""
+    loss, u = make(kind, weights), tf.constant(OTHER)
 
+    def multiply(what, argument):
+        return getattr(loss, f"multiply_{matrix}{what}")(argument)
 
-def test_factor_and_its_transpose_are_adjoint(graph, session, kind, weights):
-    loss, u = make(kind, weights), RANDOM.randn(4, 3)
-    forward = loss.multiply_fisher_factor(tf.constant(u))
-    backward = loss.multiply_fisher_factor_transpose(tf.constant(OTHER))
-    forward, backward = session.run([forward, backward])
-    np.testing.assert_allclose((forward * OTHER).sum(1), (u * backward).sum(1), rtol=1e-10)
-
-
-def test_unit_vectors_give_the_columns_of_the_factor(graph, session, kind, weights):
-    loss = make(kind, weights)
-    columns = {
-        matrix: [
-            getattr(loss, f"multiply_{matrix}_factor_replicated_one_hot")([k]) for k in range(3)
-        ]
-        for matrix in ("fisher", "ggn")
-    }
-    for found in session.run(columns).values():
-        factor = np.stack(found, axis=-1)
-        gram = factor @ factor.transpose(0, 2, 1)
-        np.testing.assert_allclose(gram, fishers(kind, weights), rtol=1e-10, atol=1e-14)
+    columns = [multiply("_factor_replicated_one_hot", [k]) for k in range(3)]
+    products = [multiply(what, u) for what in ("", "_factor", "_factor_transpose")]
+    columns, products = session.run([columns, products])
+    factor = np.stack(columns, axis=-1)
+    whole = factor @ factor.transpose(0, 2, 1)
+    np.testing.assert_allclose(whole, fishers(kind, weights), rtol=1e-10, atol=1e-14)
+    for found, each in zip(products, (whole, factor, factor.transpose(0, 2, 1)), strict=True):
+        np.testing.assert_allclose(found, np.einsum("nij,nj->ni", each, OTHER), atol=1e-12)
 
 
 def test_fisher_matrix_is_the_hessian_of_the_loss(graph, session, kind, weights):
@@ -155,54 +139,56 @@ def test_unit_vectors_of_more_axes(graph, session):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("shape", "index"), [([None, 3], (0, 1)), ([4, None], (0,))])
-def test_unit_vectors_need_static_shapes(graph, shape, index):
-    loss = loss_functions.MultiBernoulliNegativeLogProbLoss(
-        v1.placeholder(tf.float32, shape), name="heads"
-    )
-    with pytest.raises(ValueError, match=r"Cannot multiply the unit vector .*loss 'heads'"):
-        loss.multiply_fisher_factor_replicated_one_hot(index)
+def test_errors(graph):
+    def bits(shape):
+        return loss_functions.MultiBernoulliNegativeLogProbLoss(
+            v1.placeholder(tf.float32, shape), name="heads"
+        )
+
+    def weighted(shape):
+        weights = v1.placeholder(tf.float64, shape)
+        return loss_functions.CategoricalLogitsNegativeLogProbLoss(
+            tf.constant(LOGITS), weights=weights, name="digits"
+        )
+
+    unit, rank = r"unit vector .*loss 'heads'", r"the examples of loss 'digits'.*shape \[batch\]"
+    for call, message in (
+        (lambda: bits([None, 3]).multiply_fisher_factor_replicated_one_hot((0, 1)), unit),
+        (lambda: bits([4, None]).multiply_fisher_factor_replicated_one_hot((0,)), unit),
+        (lambda: weighted([4, 3]).evaluate_on_sample([0, 0]), rank),
+        (lambda: weighted([4, 3, 1]).evaluate_on_sample([0, 0]), rank),
+        (lambda: weighted(None).evaluate_on_sample([0, 0]), rank),
+        (lambda: insert_slice_in_zeros(tf.zeros([2, 3]), 1, 4, 0), "axis 1 is 3. It must be 1"),
+        (lambda: insert_slice_in_zeros(tf.zeros([2, 1]), 1, 4, -1), "position -1 of axis 1"),
+        (lambda: insert_slice_in_zeros(tf.zeros([2, 1]), 1, 4, 4), "position 4 of axis 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
-@pytest.mark.parametrize("shape", [[4, 3], [4, 3, 1], None])
-def test_weights_of_a_wrong_rank(graph, shape):
-    weights = v1.placeholder(tf.float64, shape)
-    loss = loss_functions.CategoricalLogitsNegativeLogProbLoss(
-        tf.constant(LOGITS), weights=weights, name="digits"
-    )
-    with pytest.raises(ValueError, match=r"the examples of loss 'digits'.*shape \[batch\]"):
-        loss.evaluate_on_sample([0, 0])
+def test_targets_and_seeds_are_needed(graph, kind):
+    loss = make(kind, name="head")
+    with pytest.raises(ValueError, match=r"Cannot evaluate loss 'head' on data: it has no targets"):
+        loss.evaluate()
+    with pytest.raises(ValueError, match=r"Cannot draw targets of loss 'head': the seed is a"):
+        loss.sample(tf.zeros([3]))
 
 
 DRAWS = np.tile(LOGITS, [100, 1])  # So many that no two draws give the same loss.
 
 
-def test_seed_of_the_constructor(graph, session, kind):
+def test_seeds(graph, session, kind):
     losses = [make(kind, inputs=DRAWS, seed=seed) for seed in (11, 11, 12, None, None)]
     values = [loss.evaluate_on_sample() for loss in losses]
     values.append(make(kind, inputs=DRAWS, seed=12).evaluate_on_sample(11))
     first, again, *others, explicit = session.run(values)
     assert first == again == explicit
     assert len({first, *others}) == 4
-
-
-@pytest.mark.parametrize("seed", [None, 42])
-def test_samples_differ_by_run(graph, session, kind, seed):
     loss = make(kind, inputs=DRAWS)
-    tensors = loss.sample(seed), loss.evaluate_on_sample(seed)
-    (sample, value), (other_sample, other_value) = (session.run(tensors) for _ in range(2))
-    assert (sample != other_sample).any()
-    assert value != other_value
-
-
-def test_samples_of_a_pair_of_integers_stay(graph, session, kind):
-    sample = make(kind, inputs=DRAWS).sample((42, 0))
-    np.testing.assert_array_equal(session.run(sample), session.run(sample))
-
-
-def test_wrong_seed(graph, kind):
-    with pytest.raises(ValueError, match=r"Cannot draw targets of loss 'head': the seed is a"):
-        make(kind, name="head").sample(tf.zeros([3]))
+    drawn = loss.sample(None), loss.sample(42), loss.evaluate_on_sample(42), loss.sample((42, 0))
+    runs = [session.run(drawn) for _ in range(2)]
+    changes = [(one != other).any() for one, other in zip(*runs, strict=True)]
+    assert changes == [True, True, True, False]
 
 
 def test_no_gradient_passes_through_samples(graph, session):
@@ -214,39 +200,12 @@ def test_no_gradient_passes_through_samples(graph, session):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_without_targets(graph, kind):
-    with pytest.raises(ValueError, match=r"Cannot evaluate loss 'loss' on data: it has no targets"):
-        make(kind).evaluate()
-
-
-def test_properties(graph, kind):
-    with v1.device("/cpu:3"):
-        loss = make(kind, name="head")
-    assert loss.params is loss.inputs
-    assert loss.dtype == tf.float64
-    assert (loss.name, loss.device) == ("head", "/device:CPU:3")
-
-
-def test_is_abstract():
-    with pytest.raises(TypeError, match=r"abstract"):
-        loss_functions.LossFunction(None, None, "a", None)
-
-
-@pytest.mark.parametrize(("dim", "position"), [(0, 2), (1, 0)])
-def test_slice_in_zeros(graph, session, dim, position):
-    row = np.expand_dims(np.array([1.0, 2.0]), dim)
-    expected = np.zeros((3, 2) if dim == 0 else (2, 3))
-    np.moveaxis(expected, dim, 0)[position] = [1.0, 2.0]
-    found = session.run(insert_slice_in_zeros(tf.constant(row), dim, 3, position))
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_slice_must_have_size_one(graph):
-    with pytest.raises(ValueError, match=r"slice of shape \(2, 3\).*axis 1 is 3. It must be 1"):
-        insert_slice_in_zeros(tf.zeros([2, 3]), 1, 4, 0)
-
-
-@pytest.mark.parametrize("position", [-1, 4])
-def test_slice_position_must_be_in_range(graph, position):
-    with pytest.raises(ValueError, match=r"at position -?\d of axis 1: the size"):
-        insert_slice_in_zeros(tf.zeros([2, 1]), 1, 4, position)
+def test_slice_in_zeros(graph, session):
+    found = session.run(
+        [
+            insert_slice_in_zeros(tf.constant([[1.0, 2.0]]), 0, 3, 2),
+            insert_slice_in_zeros(tf.constant([[1.0], [2.0]]), 1, 3, 0),
+        ]
+    )
+    np.testing.assert_array_equal(found[0], [[0, 0], [0, 0], [1, 2]])
+    np.testing.assert_array_equal(found[1], [[1, 0, 0], [2, 0, 0]])

@@ -25,29 +25,18 @@ def bits(logits, targets=None, **kwargs):
     return MultiBernoulliNegativeLogProbLoss(tf.constant(logits), targets, **kwargs)
 
 
-def test_value(graph, session):
-    logits = np.random.RandomState(0).randn(4, 3)
-    targets = np.random.RandomState(1).randint(0, 2, [4, 3])
-    p = 1 / (1 + np.exp(-logits))
-    expected = -np.log(np.where(targets, p, 1 - p)).sum()
-    found = session.run(bits(logits, tf.constant(targets)).evaluate())
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+def test_products_of_confident_bits(graph, session):
+    logits, vector = np.array([[17.0, -30.0, 60.0]]), np.array([[3.0, -2.0, 1.0]])
+    loss = bits(logits.astype("f"))
+    small = np.exp(-abs(logits))
+    variance = small / (1 + small) ** 2
+    given = tf.constant(vector, tf.float32)
+    found = session.run([loss.multiply_fisher(given), loss.multiply_fisher_factor(given)])
+    np.testing.assert_allclose(found[0], variance * vector, rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.sqrt(variance) * vector, rtol=1e-5)
 
 
-def test_large_logits(graph, session):
-    loss = bits([[60.0, -60.0]], tf.constant([[1.0, 1.0]]))
-    value, fisher = session.run([loss.evaluate(), loss.multiply_fisher(tf.ones([1, 2]))])
-    np.testing.assert_allclose(value, 60.0)
-    np.testing.assert_allclose(fisher, [[np.exp(-60.0)] * 2], rtol=1e-5)
-
-
-def test_weights_of_entries(graph, session):
-    weights = tf.constant([[1.0, 0.0], [0.5, 2.0]])
-    value = session.run(bits(np.zeros([2, 2], "f"), tf.ones([2, 2]), weights=weights).evaluate())
-    np.testing.assert_allclose(value, 3.5 * np.log(2), rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_samples_of_bits(graph, session, dtype):
     logits = tf.cast(tf.tile([[-2.0, 0.0, 1.0]], [20_000, 1]), dtype)
     sample = MultiBernoulliNegativeLogProbLoss(logits).sample(tf.constant([1, 2]))
@@ -56,30 +45,6 @@ def test_samples_of_bits(graph, session, dtype):
     assert set(np.unique(found)) == {0, 1}
     # Standard deviation at most 0.0036.
     np.testing.assert_allclose(found.mean(0), 1 / (1 + np.exp([2.0, 0.0, -1.0])), atol=0.015)
-
-
-def test_equal_seeds_give_equal_bits(graph, session):
-    loss = bits(np.zeros([50, 4], "f"))
-    a, b, c = session.run([loss.sample(seed) for seed in ([1, 2], [1, 2], [1, 3])])
-    np.testing.assert_array_equal(a, b)
-    assert (a != c).any()
-
-
-def test_targets_of_another_shape(graph):
-    with pytest.raises(ValueError, match=r"targets have shape \(2,\), its inputs \(2, 1\)"):
-        bits(np.zeros([2, 1]), tf.constant([0, 1])).evaluate()
-
-
-def test_products_of_confident_bits(graph, session):
-    logits = np.array([[17.0, -30.0]])
-    loss = MultiBernoulliNegativeLogProbLoss(tf.constant(logits, tf.float32))
-    vector = tf.constant([[3.0, -2.0]])
-    small = np.exp(-abs(logits))
-    variance = small / (1 + small) ** 2
-    products = [loss.multiply_fisher, loss.multiply_fisher_factor]
-    found = session.run([product(vector) for product in products])
-    np.testing.assert_allclose(found[0], variance * [[3.0, -2.0]], rtol=1e-5)
-    np.testing.assert_allclose(found[1], np.sqrt(variance) * [[3.0, -2.0]], rtol=1e-5)
 
 
 def softmax(z):
@@ -95,41 +60,6 @@ def make_onehot(logits, targets=None):
     return OnehotCategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets)
 
 
-@pytest.mark.parametrize("targets", [[0, 1], np.array([0.0, 1.0])])
-def test_known_value_of_a_class(graph, session, targets):
-    loss = classes([[1.0, 2.0], [3.0, 4.0]], tf.constant(targets))
-    np.testing.assert_allclose(session.run(loss.evaluate()), 1.6265233, rtol=1e-7)
-
-
-def test_known_value_of_one_hot_targets(graph, session):
-    loss = make_onehot([[1.0, 2.0], [3.0, 4.0]], tf.constant([[1, 0], [0, 1]]))
-    np.testing.assert_allclose(session.run(loss.evaluate()), 1.6265233, rtol=1e-7)
-
-
-def test_probabilities_as_targets(graph, session):
-    logits, targets = np.random.RandomState(0).randn(2, 4, 3)
-    value = session.run(make_onehot(logits, tf.constant(softmax(targets))).evaluate())
-    np.testing.assert_allclose(value, -(softmax(targets) * np.log(softmax(logits))).sum())
-
-
-def test_targets_of_higher_rank_broadcast(graph, session):
-    value = session.run(classes([[1.0, 2.0], [3.0, 4.0]], tf.zeros([2, 2])).evaluate())
-    expected = -np.log(softmax(np.array([[1.0, 2], [3, 4]])))[:, 0].sum() * 2
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-
-
-def test_one_hot_targets_of_another_shape(graph):
-    with pytest.raises(ValueError, match=r"targets have shape \(2,\), its inputs \(2, 2\)"):
-        make_onehot([[1.0, 2.0], [3.0, 4.0]], tf.constant([0, 1])).evaluate()
-
-
-def test_gradient_is_probability_minus_one_hot(graph, session):
-    logits = np.random.RandomState(0).randn(4, 3)
-    loss = classes(logits, tf.constant([0, 2, 1, 2]))
-    gradient = session.run(v1.gradients(loss.evaluate(), loss.inputs)[0])
-    np.testing.assert_allclose(gradient, softmax(logits) - np.eye(3)[[0, 2, 1, 2]], atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("make_loss", "targets"),
     [(classes, [1]), (make_onehot, [[0.0, 1.0, 0.0]])],
@@ -142,21 +72,10 @@ def test_masked_classes_do_not_spoil_the_loss(graph, session, make_loss, targets
     np.testing.assert_allclose(gradient, [[0.5, -0.5, 0.0]], atol=1e-6)
 
 
-def test_equal_seeds_give_equal_classes(graph, session):
-    loss = classes(np.zeros([50, 4], "f"))
-    a, b, c = session.run([loss.sample(seed) for seed in ([1, 2], [1, 2], [1, 3])])
-    np.testing.assert_array_equal(a, b)
-    assert (a != c).any()
-    assert a.shape == (50,)
-
-
-def test_samples_of_more_axes(graph, session):
-    assert session.run(classes(np.zeros([2, 3, 4], "f")).sample([0, 0])).shape == (2, 3)
-
-
 def test_samples_are_the_same_as_vectors(graph, session):
     logits = np.random.RandomState(0).randn(2, 30, 4)
     ids, vectors = session.run([classes(logits).sample([1, 2]), make_onehot(logits).sample([1, 2])])
+    assert ids.shape == (2, 30)
     np.testing.assert_array_equal(vectors, np.eye(4)[ids])
 
 
@@ -172,8 +91,7 @@ def test_product_broadcasts_over_leading_axes(graph, session):
     np.testing.assert_allclose(single, expected[0, 0], rtol=1e-10)
 
 
-@pytest.mark.parametrize("gap", [17.0, 40.0])
-@pytest.mark.parametrize("make_loss", [classes, make_onehot])
+@pytest.mark.parametrize(("make_loss", "gap"), [(classes, 17.0), (make_onehot, 40.0)])
 def test_products_of_a_confident_class(graph, session, make_loss, gap):
     """Small differences of large numbers would have no correct digit in float32."""
     logits = np.array([[gap, 0.0, 1.0], [0.5, gap, gap]])
@@ -202,27 +120,62 @@ def test_products_of_a_confident_class(graph, session, make_loss, gap):
     np.testing.assert_allclose(found[3], found[0][0])
 
 
+def make_normal(*variance):
+    targets = tf.constant(TARGETS)
+    return NormalMeanNegativeLogProbLoss(tf.constant(MEAN), *variance, targets=targets)
+
+
 def make_pair(mean=MEAN, variance=VARIANCE, targets=TARGETS, **kwargs):
     return NormalMeanVarianceNegativeLogProbLoss(
         tf.constant(mean), tf.constant(variance), tf.constant(targets), **kwargs
     )
 
 
+def test_values(graph, session):
+    logits, others = np.random.RandomState(0).randn(2, 4, 3)
+    picks, shares, p = others > 0, softmax(others), 1 / (1 + np.exp(-logits))
+    by_class = -np.log(softmax(MEAN))
+    normal = (TARGETS - MEAN) ** 2 / (2 * VARIANCE) + np.log(2 * np.pi * VARIANCE) / 2
+    entries = tf.constant([[1.0, 0.0], [0.5, 2.0]], tf.float64)
+    squares = ((TARGETS - MEAN) ** 2).sum()
+    cases = (
+        (bits(logits, tf.constant(picks)), -np.log(np.where(picks, p, 1 - p)).sum()),
+        (bits([[60.0, -60.0]], tf.ones([1, 2])), 60.0),
+        (bits(np.zeros([2, 2]), tf.ones([2, 2]), weights=entries), 3.5 * np.log(2)),
+        (classes(MEAN, tf.constant([0, 1])), 1.6265233),
+        (classes(MEAN, tf.constant([0.0, 1.0])), 1.6265233),
+        (classes(MEAN, tf.zeros([2, 2])), 2 * by_class[:, 0].sum()),
+        (make_onehot(logits, tf.constant(shares)), -(shares * np.log(softmax(logits))).sum()),
+        (make_normal(4.0), 7.6983433),
+        (make_normal(), squares + 2 * np.log(np.pi)),
+        (make_pair(), normal.sum()),
+        (make_pair(weights=tf.constant(WEIGHTS)), (normal.sum(1) * WEIGHTS).sum()),
+    )
+    found = session.run([loss.evaluate() for loss, _ in cases])
+    np.testing.assert_allclose(found, [expected for _, expected in cases], rtol=1e-7)
+
+
 def as_constants(pair):
     return tuple(tf.constant(part) for part in pair)
 
 
-# The variance is given.
-def test_known_value_of_a_normal_distribution(graph, session):
-    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), 4.0, tf.constant(TARGETS))
-    np.testing.assert_allclose(session.run(loss.evaluate()), 7.6983433, rtol=1e-7)
+def test_targets_of_another_shape(graph):
+    normal = NormalMeanNegativeLogProbLoss(tf.zeros([4, 1]), targets=tf.zeros([4]), name="price")
+    for loss, message in (
+        (bits(np.zeros([2, 1]), tf.constant([0, 1])), r"shape \(2,\), its inputs \(2, 1\)"),
+        (make_onehot(np.eye(2), tf.constant([0, 1])), r"shape \(2,\), its inputs \(2, 2\)"),
+        (normal, r"loss 'price': its targets have shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loss.evaluate()
 
 
-def test_default_is_the_squared_error(graph, session):
-    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), targets=tf.constant(TARGETS))
-    value, gradient = session.run([loss.evaluate(), v1.gradients(loss.evaluate(), loss.inputs)[0]])
-    np.testing.assert_allclose(value, ((TARGETS - MEAN) ** 2).sum() + 4 * np.log(np.pi) / 2)
-    np.testing.assert_allclose(gradient, 2 * (MEAN - TARGETS))
+def test_variance_must_be_a_positive_number(graph):
+    for var in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"loss 'price': var=.* It must be > 0"):
+            NormalMeanNegativeLogProbLoss(tf.constant(MEAN), var, name="price")
+    with pytest.raises(TypeError, match=r"loss 'price': var=.*register the mean and the variance"):
+        NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
 
 
 def test_samples_of_a_normal_distribution(graph, session):
@@ -236,37 +189,12 @@ def test_samples_of_a_normal_distribution(graph, session):
     assert (found != other).any()
 
 
-@pytest.mark.parametrize("var", [0, -1.0, float("nan"), float("inf")])
-def test_variance_must_be_positive(graph, var):
-    with pytest.raises(ValueError, match=r"loss 'price': var=.* It must be > 0"):
-        NormalMeanNegativeLogProbLoss(tf.constant(MEAN), var, name="price")
-
-
-def test_variance_must_be_a_number(graph):
-    with pytest.raises(TypeError, match=r"loss 'price': var=.*register the mean and the variance"):
-        NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
-
-
-def test_targets_that_would_broadcast(graph):
-    loss = NormalMeanNegativeLogProbLoss(tf.zeros([4, 1]), targets=tf.zeros([4]), name="price")
-    with pytest.raises(ValueError, match=r"loss 'price': its targets have shape \(4,\)"):
-        loss.evaluate()
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_noise_in_every_precision(graph, session, dtype):
-    noise = standard_normal([20_000], tf.as_dtype(dtype), tf.constant([1, 2]))
-    assert noise.dtype == dtype
-    found = session.run(tf.cast(noise, tf.float64))
-    np.testing.assert_allclose([found.mean(), found.std()], [0, 1], atol=0.03)
-
-
-# The variance is predicted.
-def test_value_of_a_predicted_variance(graph, session):
-    expected = (TARGETS - MEAN) ** 2 / (2 * VARIANCE) + np.log(2 * np.pi * VARIANCE) / 2
-    np.testing.assert_allclose(session.run(make_pair().evaluate()), expected.sum(), rtol=1e-12)
-    weighted = session.run(make_pair(weights=tf.constant(WEIGHTS)).evaluate())
-    np.testing.assert_allclose(weighted, (expected.sum(1) * WEIGHTS).sum(), rtol=1e-12)
+def test_noise_in_every_precision(graph, session):
+    dtypes = tf.float16, tf.bfloat16, tf.float32, tf.float64
+    noises = [standard_normal([20_000], dtype, tf.constant([1, 2])) for dtype in dtypes]
+    assert tuple(noise.dtype for noise in noises) == dtypes
+    for found in session.run([tf.cast(noise, tf.float64) for noise in noises]):
+        np.testing.assert_allclose([found.mean(), found.std()], [0, 1], atol=0.03)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["unweighted", "weighted"])

@@ -6,49 +6,42 @@ import tensorflow as tf
 
 from kfac.linalg.symmetric_packing import unpack_symmetric
 from kfac.patches import cost, row_products, second_moment, spectral_products
-from kfac.patches.cost import PRODUCT_COST, WRITE_COST, CostEstimate
-from kfac.patches.filter_axis import FilterAxis, entry_pairs
+from kfac.patches.filter_axis import FilterAxis
 from kfac.patches.geometry import ConvGeometry
-from kfac.patches.spectral_groups import borders, frequencies, shifts, waves
 
 v1 = tf.compat.v1
 SAME5 = FilterAxis(14, 5, 2, 14)
 
 
-@pytest.fixture(params=[row_products, spectral_products], ids=["rows", "spectral"])
-def way(request, monkeypatch):
-    """Makes `patch_sums` find the blocks in one of the ways."""
-    monkeypatch.setattr(second_moment, "_WAYS", (request.param,))
-
-
-@pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(
-    ("size", "kernel"),
+    ("size", "kernel", "padding"),
     [
-        ((7, 6), (3, 3)),
-        ((7, 6), (4, 2)),
-        ((5, 9), (5, 5)),
-        ((6, 4), (2, 1)),
-        ((4, 6), (1, 3)),
-        ((9,), (5,)),
-        ((6,), (2,)),
+        ((7, 6), (3, 3), "SAME"),
+        ((7, 6), (4, 2), "VALID"),
+        ((5, 9), (5, 5), "VALID"),
+        ((6, 4), (2, 1), "SAME"),
+        ((4, 6), (1, 3), "VALID"),
+        ((9,), (5,), "SAME"),
+        ((6,), (2,), "VALID"),
+        ((1, 1), (5, 5), "SAME"),
+        ((3, 3), (5, 5), "SAME"),
     ],
 )
-def test_equal_to_patches(graph, session, reference_patches, way, size, kernel, padding):
-    if padding == "VALID" and any(k > n for k, n in zip(kernel, size, strict=True)):
-        pytest.skip("no location")
+def test_equal_to_patches(graph, session, reference_patches, monkeypatch, size, kernel, padding):
     images = np.random.RandomState(0).randn(3, *size, 2)
     ones = (1,) * len(kernel)
     geometry = ConvGeometry(kernel, ones, padding, ones)
     p = np.concatenate(reference_patches(images, kernel, ones, padding, ones))
-    found = session.run(second_moment.patch_sums(tf.constant(images), geometry))
-    np.testing.assert_allclose(found.products, p.T @ p, atol=1e-11)
-    np.testing.assert_allclose(found.values, p.sum(0), atol=1e-11)
     assert second_moment.locations(tf.constant(images), geometry) * 3 == len(p)
+    x = v1.placeholder_with_default(images, [None, *size, 2])
+    for way in (row_products, spectral_products):
+        monkeypatch.setattr(second_moment, "_WAYS", (way,))
+        found = session.run(second_moment.patch_sums(x, geometry))
+        np.testing.assert_allclose(found.products, p.T @ p, atol=1e-11)
+        np.testing.assert_allclose(found.values, p.sum(0), atol=1e-11)
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("conv_moment", ["patches", "shifts"])
+@pytest.mark.parametrize(("conv_moment", "has_bias"), [("patches", True), ("shifts", False)])
 def test_packed(graph, session, has_bias, conv_moment):
     images = tf.constant(np.random.RandomState(0).randn(3, 5, 4, 3))
     args = images, ConvGeometry((3, 3), (1, 1), "SAME"), has_bias, conv_moment
@@ -61,46 +54,30 @@ def test_packed(graph, session, has_bias, conv_moment):
     assert plain.count == packed.count == 60
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_filter_larger_than_the_image(graph, session, reference_patches, way, size):
-    images = np.random.RandomState(0).randn(2, size, size, 1)
-    geometry = ConvGeometry((5, 5), (1, 1), "SAME")
-    p = np.concatenate(reference_patches(images, (5, 5), (1, 1), "SAME", (1, 1)))
-    found = session.run(second_moment.patch_sums(tf.constant(images), geometry))
-    np.testing.assert_allclose(found.products, p.T @ p, atol=1e-12)
+@pytest.mark.parametrize("columns", [40, pytest.param(29, marks=pytest.mark.broad)])
+def test_wide_images_are_cut_into_tiles(graph, session, reference_patches, monkeypatch, columns):
+    monkeypatch.setattr(cost, "PRODUCT_COST", 0.0)  # as if the batch were large
+    monkeypatch.setattr(second_moment, "_WAYS", (row_products,))
+    images = np.random.RandomState(0).randn(2, 4, columns, 8)
+    x = v1.placeholder_with_default(images, [None, 4, columns, 8])
+    sums = second_moment.patch_sums(x, ConvGeometry((2, 3), (1, 1), "SAME"))
+    products = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
+    assert max(product.shape.num_elements() for product in products) < (columns * 8) ** 2
+    p = np.concatenate(reference_patches(images, (2, 3), (1, 1), "SAME", (1, 1)))
+    np.testing.assert_allclose(session.run(sums.products), p.T @ p, atol=1e-11)
 
 
-def test_single_precision(behavior, graph, session, reference_patches, way):
-    images = np.random.RandomState(0).randn(16, 14, 14, 4).astype("f")
-    geometry = ConvGeometry((5, 5), (1, 1), "SAME")
-    p = np.concatenate(reference_patches(images.astype("f8"), (5, 5), (1, 1), "SAME", (1, 1)))
-    expected = p.T @ p / len(p)
-    found = session.run(second_moment.patch_sums(tf.constant(images), geometry)).products
-    assert np.abs(found / len(p) - expected).max() <= 1e-5 * np.abs(expected).max()
-
-
-def test_batch_size_may_be_unknown(graph, session, way):
-    images = np.random.RandomState(0).randn(4, 5, 5, 2)
-    x = v1.placeholder(tf.float64, [None, 5, 5, 2])
-    geometry = ConvGeometry((3, 3), (1, 1), "SAME")
-    assert second_moment.applies(x, geometry)
-    static = second_moment.patch_sums(tf.constant(images), geometry).products
-    dynamic = second_moment.patch_sums(x, geometry).products
-    np.testing.assert_allclose(*session.run([static, dynamic], {x: images}), atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("shape", "geometry"),
-    [
-        ((4, 5, 5, 2), ConvGeometry((3, 3), (2, 2), "SAME")),
-        ((4, 5, 5, 2), ConvGeometry((3, 3), (1, 1), "SAME", (2, 2))),
-        ((4, 5, 5, 2), ConvGeometry((1, 1), (1, 1), "SAME")),
-        ((4, None, 5, 2), ConvGeometry((3, 3), (1, 1), "SAME")),
-        ((4, 5, 5, 5, 2), ConvGeometry((3, 3, 3), (1, 1, 1), "SAME", (1, 1, 1))),
-    ],
-)
-def test_unsupported_images_and_filters(graph, shape, geometry):
-    assert not second_moment.applies(v1.placeholder(tf.float32, shape), geometry)
+def test_supported_images_and_filters(graph):
+    for shape, expected, *geometry in (
+        ((None, 5, 5, 2), True, (3, 3), (1, 1), "SAME"),
+        ((4, 5, 5, 2), False, (3, 3), (2, 2), "SAME"),
+        ((4, 5, 5, 2), False, (3, 3), (1, 1), "SAME", (2, 2)),
+        ((4, 5, 5, 2), False, (1, 1), (1, 1), "SAME"),
+        ((4, None, 5, 2), False, (3, 3), (1, 1), "SAME"),
+        ((4, 5, 5, 5, 2), False, (3, 3, 3), (1, 1, 1), "SAME", (1, 1, 1)),
+    ):
+        images = v1.placeholder(tf.float32, shape)
+        assert second_moment.applies(images, ConvGeometry(*geometry)) is expected
 
 
 def test_estimated_cost(graph):
@@ -119,18 +96,6 @@ def test_cheapest_way_is_taken(graph, channels, is_spectral):
     assert ("BatchMatMulV2" in types) == is_spectral
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("way", ["patches", "shifts", "auto"])
-def test_every_way_gives_the_plain_formula(graph, session, reference_patches, way, has_bias):
-    images = np.random.RandomState(0).randn(3, 5, 4, 2)
-    p = np.concatenate(reference_patches(images, (3, 2), (1, 1), "SAME", (1, 1)))
-    p = np.hstack([p, np.ones([len(p), 1])]) if has_bias else p
-    geometry = ConvGeometry((3, 2), (1, 1), "SAME")
-    found = second_moment.patch_moment(tf.constant(images), geometry, has_bias, way)
-    np.testing.assert_allclose(session.run(found.total), p.T @ p, atol=1e-11)
-    assert found.count == len(p)
-
-
 def test_chosen_patches(graph, session):
     geometry = ConvGeometry((2, 2), (1, 1), "VALID")
     images = tf.ones([4, 6, 6, 1])
@@ -139,69 +104,14 @@ def test_chosen_patches(graph, session):
     assert found.count == 10
 
 
-def same(size, kernel):
-    return FilterAxis(size, kernel, (kernel - 1) // 2, size)
-
-
-def reference(images, rows, columns):
-    """Blocks [pairs, c, c, kw, kw], location by location."""
-    after = [axis.kernel - axis.before for axis in (rows, columns)]
-    margins = [(0, 0), (rows.before, after[0]), (columns.before, after[1]), (0, 0)]
-    padded = np.pad(images, margins)
-
-    def seen(i, j):
-        return padded[:, i : i + rows.out, j : j + columns.out]
-
-    entries = range(columns.kernel)
-    return np.array(
-        [
-            [[np.einsum("nhwc,nhwd->cd", seen(i, j), seen(k, m)) for m in entries] for j in entries]
-            for i, k in entry_pairs(rows.kernel)
-        ]
-    ).transpose(0, 3, 4, 1, 2)
-
-
-@pytest.mark.parametrize(("columns", "kernel"), [(40, 3), (29, 5), (24, 1)])
-def test_wide_images_are_cut_into_tiles(graph, session, monkeypatch, columns, kernel):
-    monkeypatch.setattr(cost, "PRODUCT_COST", 0.0)  # as if the batch were large
-    images = np.random.RandomState(0).randn(2, 4, columns, 8)
-    axes = same(4, 2), same(columns, kernel)
-    x = v1.placeholder(tf.float64, [None, 4, columns, 8])
-    blocks = row_products.blocks(x, *axes)
-    products = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
-    assert max(product.shape.num_elements() for product in products) < (columns * 8) ** 2
-    expected = reference(images, *axes)
-    found = session.run(blocks, {x: images}).reshape(expected.shape)
-    np.testing.assert_allclose(found, expected, atol=1e-11)
-
-
-def test_cost_grows_with_the_batch_and_the_channels():
-    axis = same(9, 3)
-    one = row_products.estimate_cost(axis, axis, 2, 64)
-    assert row_products.estimate_cost(axis, axis, 2, 128).cost > one.cost
-    # With as many tiles and pieces, four times the products of entries.
-    many = row_products.estimate_cost(axis, axis, 4, 64)
-    assert many.multiplications / one.multiplications == pytest.approx(4, rel=0.5)
-
-
 def test_sums_do_not_depend_on_other_readers(graph):
-    axis = same(9, 5)
+    axis = FilterAxis(9, 5, 2, 9)
     row_products.blocks(v1.placeholder(tf.float32, [2, 9, 9, 1]), axis, axis)
     sums = [op for op in graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]
     assert all(len(operand.consumers()) == 1 for op in sums for operand in op.inputs)
 
 
-@pytest.mark.parametrize("rows", [FilterAxis(5, 3, 1, 5), FilterAxis(6, 3, 0, 4)])
-@pytest.mark.parametrize("columns", [FilterAxis(7, 5, 2, 7), FilterAxis(1, 1, 0, 1)])
-def test_equal_to_products_of_rows(graph, session, rows, columns):
-    images = np.random.RandomState(0).randn(3, rows.size, columns.size, 2)
-    x = v1.placeholder(tf.float64, [None, *images.shape[1:]])
-    ways = [way.blocks(x, rows, columns) for way in (spectral_products, row_products)]
-    found, expected = session.run(ways, {x: images})
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_single_precision_of_spectra(graph, session):
+def test_single_precision_of_spectra(behavior, graph, session):
     images = np.maximum(np.random.RandomState(0).randn(64, 14, 14, 4), 0).astype("f4")
     ways = [
         way.blocks(tf.constant(images, dtype), SAME5, SAME5)
@@ -209,61 +119,3 @@ def test_single_precision_of_spectra(graph, session):
     ]
     found, expected = session.run(ways)
     assert np.abs(found - expected).max() <= 2e-6 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize(("channels", "is_cheaper"), [(1, False), (16, True)])
-def test_estimated_cost_of_spectra(channels, is_cheaper):
-    ours, theirs = (
-        way.estimate_cost(SAME5, SAME5, channels, 256) for way in (spectral_products, row_products)
-    )
-    assert (ours.cost < theirs.cost) == is_cheaper
-
-
-def groups_of(axis):
-    return waves(axis).joined(borders(axis))
-
-
-@pytest.mark.parametrize(
-    "axis",
-    [
-        SAME5,
-        FilterAxis(14, 5, 0, 10),
-        FilterAxis(9, 4, 1, 9),
-        FilterAxis(7, 3, 1, 7),
-        FilterAxis(8, 7, 3, 8),
-        FilterAxis(5, 2, 0, 5),
-        FilterAxis(6, 1, 0, 6),
-        FilterAxis(3, 5, 2, 3),
-        FilterAxis(2, 5, 2, 2),
-        FilterAxis(1, 1, 0, 1),
-    ],
-)
-def test_products_of_transforms_equal_products_of_pixels(axis):
-    members, weights = groups_of(axis)
-    found = np.einsum("ijgab,gav,gbw->ijvw", weights, members, members)
-    expected = np.zeros_like(found)
-    for i, j, location in np.ndindex(axis.kernel, axis.kernel, axis.out):
-        pixels = np.array([i, j]) + location - axis.before
-        if ((pixels >= 0) & (pixels < axis.size)).all():
-            expected[i, j, pixels[0], pixels[1]] = 1
-    np.testing.assert_allclose(found, expected, atol=1e-14)
-
-
-def test_groups_are_few():
-    # 18 = 14 + 5 − 1 frequencies by two, and two pixels at each border.
-    assert len(groups_of(SAME5).members) == 9 + 2
-
-
-def test_period_is_even_and_holds_image_and_filter():
-    np.testing.assert_allclose(frequencies(FilterAxis(2, 2, 0, 1)), [np.pi / 4, 3 * np.pi / 4])
-    assert len(frequencies(SAME5)) * 2 == 14 + 5 - 1
-
-
-def test_shifts():
-    np.testing.assert_array_equal(shifts(FilterAxis(3, 2, 0, 2)), [[0, 1], [-1, 0]])
-
-
-def test_cost_adds_up_operations():
-    assert CostEstimate().cost == 0
-    expected = 5 + 7 * WRITE_COST + 2 * PRODUCT_COST
-    assert CostEstimate(multiplications=5, written=7, products=2).cost == expected

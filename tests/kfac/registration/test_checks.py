@@ -1,11 +1,10 @@
-"""Checks of a registration: approximation, reuse flag, graph."""
+"""Checks of a registration: default approximations, and reuse flags."""
 
 import pytest
 import tensorflow as tf
 
-from kfac.registration import approximations
-from kfac.registration.approximations import DefaultApproximations, check_approximation
-from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope, is_reuse
+from kfac.registration.approximations import DefaultApproximations
+from kfac.registration.scope import VARIABLE_SCOPE, is_reuse
 
 v1 = tf.compat.v1
 
@@ -19,52 +18,12 @@ def test_default_approximations():
     assert DefaultApproximations().of("conv2d") == "kron"
 
 
-def test_unknown_approximation_is_refused():
-    assert check_approximation("conv1d", "kron", "register layer 'w'") == "kron"
-    with pytest.raises(
-        ValueError, match=r"register layer 'w': approx='diagonal'. Accepted are 'kr"
-    ):
-        check_approximation("conv1d", "diagonal", "register layer 'w'")
-
-
-def test_names_of_approximations_are_distinct():
-    names = [v for k, v in vars(approximations).items() if k.startswith("APPROX_")]
-    assert len(set(names)) == len(names) == 14
-
-
-@pytest.mark.parametrize("flag", [True, False])
-@pytest.mark.parametrize("exists", [True, False])
-def test_plain_flags_hold_for_new_and_existing_layers(graph, flag, exists):
-    assert is_reuse(flag, exists) is flag
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_auto_reuse_follows_existence(graph, exists):
-    assert is_reuse(v1.AUTO_REUSE, exists) is exists
-
-
-@pytest.mark.parametrize("flag", [True, False])
-def test_reuse_of_the_variable_scope(graph, flag):
-    with v1.variable_scope("model", reuse=flag):
-        assert is_reuse(VARIABLE_SCOPE, exists=False) is flag
-
-
-def test_other_reuse_flags_are_refused(graph):
+def test_reuse_flags(graph):
+    for flag in (True, False):
+        for exists in (True, False):
+            assert is_reuse(flag, exists) is flag
+        assert is_reuse(v1.AUTO_REUSE, exists=flag) is flag
+        with v1.variable_scope("model", reuse=flag):
+            assert is_reuse(VARIABLE_SCOPE, exists=False) is flag
     with pytest.raises(ValueError, match=r"reuse='yes'. Accepted are True, False"):
         is_reuse("yes", exists=False)
-
-
-def test_closed_registration(graph):
-    scope = RegistrationScope(graph, "mine")
-    scope.check_open("layer 'a'")
-    scope.close()
-    assert scope.is_closed
-    with pytest.raises(ValueError, match=r"Cannot register layer 'a': mine is finalized"):
-        scope.check_open("layer 'a'")
-
-
-def test_tensors_of_another_graph(graph):
-    scope = RegistrationScope(name="mine")
-    scope.check_graph("layer 'a'", tf.ones([]))
-    with tf.Graph().as_default(), pytest.raises(ValueError, match=r"layer 'a': .* than mine\."):
-        scope.check_graph("layer 'a'", tf.ones([]))

@@ -11,7 +11,6 @@ from kfac.fisher_blocks.dense import DenseForm
 from kfac.fisher_factors import MatrixFactor, Moment
 
 v1 = tf.compat.v1
-VECTORS = [4, 3], [4, 2]
 
 
 @pytest.fixture
@@ -19,128 +18,70 @@ def weight(graph):
     return v1.get_variable("fc/w", [3, 2])
 
 
-def tensors(*shapes):
-    return [tf.ones(shape) for shape in shapes]
-
-
-def only(collection):
-    (block,) = collection.get_blocks()
-    return block
-
-
-@pytest.mark.parametrize(
-    ("approx", "form"),
-    [
-        ("kron", DenseForm()),
-        ("kron_in_diag", DenseForm(diagonal_input=True)),
-        ("kron_out_diag", DenseForm(diagonal_output=True)),
-        ("kron_both_diag", DenseForm(True, True)),
-    ],
-)
-def test_forms_of_dense_layers(collection, weight, approx, form):
-    collection.register_fully_connected(weight, *tensors(*VECTORS), approx)
-    block = only(collection)
-    assert isinstance(block, fisher_blocks.FullyConnectedKFACBasicFB)
-    assert block.settings == (() if approx == "kron" else (form,))
-
-
-def test_diagonal(collection, weight):
-    collection.register_fully_connected(weight, *tensors(*VECTORS), approx="diagonal")
-    assert isinstance(only(collection), fisher_blocks.FullyConnectedDiagonalFB)
-
-
 def test_default_approximation(collection, weight):
     collection.set_default_fully_connected_approximation("diagonal")
-    collection.register_fully_connected(weight, *tensors(*VECTORS))
-    assert isinstance(only(collection), fisher_blocks.FullyConnectedDiagonalFB)
+    collection.register_fully_connected(weight, tf.ones([4, 3]), tf.ones([4, 2]), reuse=None)
+    (block,) = collection.get_blocks()
+    assert isinstance(block, fisher_blocks.FullyConnectedDiagonalFB)
+    with pytest.raises(ValueError, match="already in LayerCollection"):
+        collection.register_fully_connected(weight, tf.ones([4, 3]), tf.ones([4, 2]), reuse=None)
 
 
-@pytest.mark.parametrize("approx", ["kron", "kron_out_diag", "diagonal"])
-def test_ids_need_a_diagonal_input_factor(collection, weight, approx):
-    ids = tf.constant([0, 2])
-    with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*dense_inputs=False.*in_diag"):
-        collection.register_fully_connected(weight, ids, tf.ones([2, 2]), approx, False)
-    assert not collection.fisher_blocks
-    collection.register_fully_connected(weight, ids, tf.ones([2, 2]), dense_inputs=False)
-    assert only(collection).settings == (DenseForm(diagonal_input=True, dense_inputs=False),)
-
-
-@pytest.mark.parametrize(
-    ("approx", "cls"),
-    [
-        (None, fisher_blocks.FullyConnectedMultiIndepFB),
-        ("kron_indep_both_diag", fisher_blocks.FullyConnectedMultiIndepFB),
-        ("kron_series_1", fisher_blocks.FullyConnectedSeriesFB),
-        ("kron_series_2", fisher_blocks.FullyConnectedSeriesFB),
-    ],
-)
-def test_repeated_layers(collection, weight, approx, cls):
-    x, s = tensors([8, 3], [8, 2])
-    collection.register_fully_connected_multi(weight, x, s, num_uses=2, approx=approx)
-    assert type(only(collection)) is cls
-    assert only(collection).settings[0] == 2
-
-
-def test_repeated_layers_whose_uses_differ(collection, weight):
+def test_errors(collection, weight):
+    once, several = collection.register_fully_connected, collection.register_fully_connected_multi
+    ids, outputs = tf.constant([0, 2]), tf.ones([2, 2])
     x, s = [tf.ones([4, 3])] * 3, [tf.ones([4, 2])] * 2
-    with pytest.raises(ValueError, match=r"layer 'fc/w': num_uses=2, and its tensors tell 3"):
-        collection.register_fully_connected_multi(weight, x, s)
-    with pytest.raises(ValueError, match=r"num_uses=None.*tell None"):
-        collection.register_fully_connected_multi(weight, x[0], s[0])
+    rows = weight, tf.ones([20, 3]), tf.ones([4, 5, 2])
+    of_ids = [
+        *((once, (weight, ids, outputs, a, False)) for a in ("kron", "kron_out_diag", "diagonal")),
+        *(
+            (several, (weight, [ids] * 2, [outputs] * 2, None, approx, False))
+            for approx in ("kron_indep", "kron_indep_out_diag", "kron_series_1")
+        ),
+    ]
+    for register, arguments in of_ids:
+        with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*dense_inputs=False.*in_diag"):
+            register(*arguments)
+    pair = weight, v1.get_variable("fc/b", [2])
+    for call, message in (
+        (lambda: several(weight, x, s), "layer 'fc/w': num_uses=2, and its tensors tell 3"),
+        (lambda: several(weight, x[0], s[0]), "num_uses=None.*tell None"),
+        (lambda: several(*rows, unordered=True), "'fc/w' with unordered=True: num_uses="),
+        (lambda: several(*rows, 5, "kron_series_1", unordered=True), "unordered=True: num_uses="),
+        (
+            lambda: collection.register_generic(pair, 4),
+            "'fc/w': 2 parameters together with approx='diagonal'",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     assert not collection.fisher_blocks
+    several(*rows, num_uses=5, unordered=True)
+    assert collection.fisher_blocks[weight].settings[0] == 5
 
 
-def test_repeated_layers_in_any_order(collection, weight):
-    x, s = tensors([20, 3], [4, 5, 2])
-    collection.register_fully_connected_multi(weight, x, s, num_uses=5, unordered=True)
-    assert only(collection).settings[0] == 5
-    for kwargs in ({"num_uses": None}, {"num_uses": 5, "approx": "kron_series_1"}):
-        with pytest.raises(ValueError, match=r"'fc/w' with unordered=True: num_uses="):
-            collection.register_fully_connected_multi(weight, x, s, unordered=True, **kwargs)
+def test_ids_get_a_diagonal_input_factor(collection):
+    first, second, third = (v1.get_variable(name, [3, 2]) for name in ("a", "b", "c"))
+    ids, outputs = tf.constant([0, 2]), tf.ones([2, 2])
+    several = collection.register_fully_connected_multi
+    collection.register_fully_connected(first, ids, outputs, dense_inputs=False)
+    several(second, [ids] * 2, [outputs] * 2, dense_inputs=False)
+    collection.set_default_fully_connected_multi_approximation("kron_indep_out_diag")
+    several(third, [ids] * 2, [outputs] * 2, dense_inputs=False)
+    form = DenseForm(diagonal_input=True, dense_inputs=False)
+    assert [block.settings for block in collection.get_blocks()] == [
+        (form,),
+        (2, form),
+        (2, DenseForm(diagonal_input=True, diagonal_output=True, dense_inputs=False)),
+    ]
 
 
-@pytest.mark.parametrize("approx", ["kron_indep", "kron_indep_out_diag", "kron_series_1"])
-def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight, approx):
-    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
-    with pytest.raises(ValueError, match=r"dense_inputs=False.*'kron_indep_in_diag'"):
-        collection.register_fully_connected_multi(weight, ids, s, None, approx, False)
-    collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
-    assert only(collection).settings == (2, DenseForm(diagonal_input=True, dense_inputs=False))
-
-
-@pytest.mark.parametrize("default", ["kron_indep_out_diag", "kron_indep_both_diag"])
-def test_ids_used_several_times_keep_the_default_for_outputs(collection, weight, default):
-    collection.set_default_fully_connected_multi_approximation(default)
-    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
-    collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
-    assert only(collection).settings == (2, DenseForm(True, True, False))
-
-
-def test_generic(collection, weight):
-    bias = v1.get_variable("fc/b", [2])
-    with pytest.raises(ValueError, match=r"'fc/w': 2 parameters together with approx='diagonal'"):
-        collection.register_generic((weight, bias), 4)
-    assert not collection.fisher_blocks
-    collection.register_generic([weight, bias], 4, approx="full")
-    assert isinstance(only(collection), fisher_blocks.NaiveFullFB)
-
-
-def test_generic_diagonal(collection, weight):
-    collection.register_generic(weight, 4)
-    collection.register_generic(weight, 8, reuse=True)
-    assert isinstance(only(collection), fisher_blocks.NaiveDiagonalFB)
-    assert only(collection).inputs == (4, 8)
-
-
-@pytest.mark.parametrize("method", ["register_scale_and_shift", "register_layer_norm"])
-def test_scale_and_shift(collection, method):
+def test_scale_and_shift_have_a_full_block(collection):
     x = tf.ones([4, 3])
-    scale, shift = v1.get_variable("scale", [3]), v1.get_variable("shift", [3])
-    getattr(collection, method)((scale, shift), x, x)
-    assert isinstance(collection.get_blocks()[0], fisher_blocks.ScaleAndShiftFullFB)
-    other = v1.get_variable("other", [3])
-    getattr(collection, method)(other, x, x, approx="diagonal")
-    assert isinstance(collection.get_blocks()[1], fisher_blocks.ScaleAndShiftDiagonalFB)
+    scale, other = v1.get_variable("scale", [3]), v1.get_variable("other", [3])
+    collection.register_scale_and_shift(scale, x, x)
+    collection.register_layer_norm(other, x, x)
+    assert [type(b) for b in collection.get_blocks()] == [fisher_blocks.ScaleAndShiftFullFB] * 2
 
 
 class WholeDenseFactor(MatrixFactor):
@@ -167,28 +108,18 @@ class WholeDenseFB(SingleFactorBlock):
         return self.factor_maker.make_or_get_factor(WholeDenseFactor, args, name=self.name)
 
 
-def build(towers, features, labels):
-    """Registers a dense layer with the block in each tower; returns the collection and the loss."""
-    layers, losses = kfac.LayerCollection(), []
-    cuts = np.array_split(np.arange(len(features)), towers)
-    for tower, rows in enumerate(cuts):
-        with v1.variable_scope("", reuse=tower > 0):
-            weight = v1.get_variable("weight", [3, 2], tf.float64, v1.ones_initializer())
-            x = tf.constant(features[rows])
-            logits = x @ weight
-            layers.register_block(WholeDenseFB(layers, weight), x, logits)
-            y = tf.constant(labels[rows])
-            layers.register_softmax_cross_entropy_loss(logits, targets=y, name="loss")
-        of_examples = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-        losses.append(tf.reduce_sum(of_examples) / len(features))
-    return layers, weight, tf.add_n(losses)
-
-
-@pytest.mark.parametrize("towers", [1, 2])
-def test_a_step_with_a_block_of_ones_own(graph, session, towers):
+def test_a_step_with_a_block_of_ones_own_in_two_towers(graph, session):
     random = np.random.RandomState(0)
     x, y = random.randn(6, 3), np.array([0, 1, 0, 1, 1, 0])
-    layers, weight, loss = build(towers, x, y)
+    layers, losses = kfac.LayerCollection(), []
+    for tower, rows in enumerate((slice(2), slice(2, 6))):
+        with v1.variable_scope("", reuse=tower > 0):
+            weight = v1.get_variable("weight", [3, 2], tf.float64, v1.ones_initializer())
+            inputs, labels = tf.constant(x[rows]), tf.constant(y[rows])
+            logits = inputs @ weight
+            layers.register_block(WholeDenseFB(layers, weight), inputs, logits)
+            layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+        losses.append(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         1,
         learning_rate=0.5,
@@ -197,7 +128,7 @@ def test_a_step_with_a_block_of_ones_own(graph, session, towers):
         momentum=None,
         estimation_mode="empirical",
     )
-    train = optimizer.minimize(loss)
+    train = optimizer.minimize(tf.reduce_sum(tf.concat(losses, axis=0)) / 6)
     session.run(v1.global_variables_initializer())
     session.run(train)
     g = 0.5 - np.eye(2)[y]  # Equal logits.
@@ -205,15 +136,6 @@ def test_a_step_with_a_block_of_ones_own(graph, session, towers):
     step = np.linalg.solve(rows.T @ rows / 6 + 0.1 * np.eye(6), rows.mean(0))
     np.testing.assert_allclose(session.run(weight), 1 - 0.5 * step.reshape(3, 2), rtol=1e-6)
     assert layers.describe() == {"weight": "full 6x6"}
-
-
-def test_towers_must_agree(graph):
-    layers = kfac.LayerCollection()
-    weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
-    layers.register_block(WholeDenseFB(layers, weight), x, x @ weight)
-    block = FullyConnectedKFACBasicFB(layers, weight)
-    with pytest.raises(ValueError, match=r"registered as WholeDenseFB.*now as Fully"):
-        layers.register_block(block, x, x @ weight, reuse=True)
 
 
 def test_the_form_of_tensorflow_kfac(graph):
@@ -227,14 +149,3 @@ def test_the_form_of_tensorflow_kfac(graph):
         layers.register_block(weight, block, x)
     assert layers.get_blocks() == ()
     assert block.params == (weight,)
-
-
-@pytest.mark.parametrize("name", ["loss", None])
-def test_reuse_none_is_false(graph, name):
-    layers = kfac.LayerCollection()
-    weight, x = v1.get_variable("weight", [3, 2]), tf.zeros([6, 3])
-    logits = x @ weight
-    layers.register_fully_connected(weight, x, logits, reuse=None)
-    layers.register_softmax_cross_entropy_loss(logits, name=name, reuse=None)
-    with pytest.raises(ValueError, match="already in LayerCollection"):
-        layers.register_fully_connected(weight, x, logits, reuse=None)

@@ -5,7 +5,6 @@ import tensorflow as tf
 
 import kfac
 from kfac import fisher_factors
-from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
 
 v1 = tf.compat.v1
 
@@ -26,19 +25,10 @@ def conv(collection, kernel, strides=(1, 1, 1, 1), padding="SAME", **kwargs):
 
 
 # Registration.
-def test_dense_layer(collection, weights):
+def test_parameters_in_a_list(collection, weights):
     collection.register_fully_connected(list(weights), *dense_tensors())
     assert list(collection.fisher_blocks) == [weights]
-    (block,) = collection.get_blocks()
-    assert isinstance(block, FullyConnectedKFACBasicFB)
     assert collection.registered_variables == weights
-
-
-def test_convolution(collection, kernel):
-    conv(collection, kernel, [1, 2, 2, 1], "same", dilations=[1, 1, 1, 1], data_format="NHWC")
-    (block,) = collection.get_blocks()
-    assert isinstance(block, ConvKFCBasicFB)
-    assert block.settings[0].strides == (2, 2)
 
 
 def test_tensors_may_stand_in_for_parameters(collection):
@@ -55,89 +45,55 @@ def test_second_tower(collection, weights):
     assert [block.num_registered_towers for block in collection.get_blocks()] == [4]
 
 
-def test_description(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
+def test_errors_leave_the_collection(collection, weights, kernel):
+    def dense(params, **kwargs):
+        collection.register_fully_connected(params, *dense_tensors(), **kwargs)
+
+    other = v1.get_variable("other", [3, 2])
+    with pytest.raises(ValueError, match=r"Registered are: none \(.*graph_layer_collection"):
+        dense(weights, reuse=True)
+    dense(weights)
     conv(collection, kernel)
-    register_loss(collection)
-    collection.finalize()
-    assert collection.describe() == {
-        "fc/w": "kron 4x4 (x) 2x2",
-        "fc/b": "kron 4x4 (x) 2x2",
-        "conv/w": "kron 25x25 (x) 4x4",
-    }
-
-
-# Errors, none of which may change the collection.
-def unchanged(collection):
-    return [(key, block.num_registered_towers) for key, block in collection.fisher_blocks.items()]
-
-
-@pytest.mark.parametrize("approx", ["full", "kron_indep", ""])
-def test_unknown_approximation(collection, weights, kernel, approx):
-    with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*Accepted are 'kron'"):
-        collection.register_fully_connected(weights, *dense_tensors(), approx=approx)
-    with pytest.raises(ValueError, match=r"layer 'conv/w': approx=.*Accepted are 'kron'"):
-        conv(collection, kernel, approx=approx)
-    assert not collection.fisher_blocks
-
-
-def test_layer_registered_twice(collection, weights):
-    collection.register_fully_connected(weights, *dense_tensors())
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"'fc/w': it is already in LayerCollection"):
-        collection.register_fully_connected(weights, *dense_tensors(), reuse=False)
-    assert unchanged(collection) == before
-
-
-def test_parameter_of_another_layer(collection, weights):
-    collection.register_fully_connected(weights, *dense_tensors())
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"fc/w was already registered with another layer"):
-        collection.register_fully_connected(weights[0], *dense_tensors())
-    assert unchanged(collection) == before
-
-
-@pytest.mark.parametrize(
-    ("first", "known"), [(None, r"none \(.*graph_layer_collection"), ("weight alone", r"\(fc/w\)")]
-)
-def test_reuse_of_an_unknown_layer(collection, weights, first, known):
-    if first:
-        collection.register_fully_connected(weights[0], *dense_tensors())
-    before = unchanged(collection)
-    message = rf"reuse is True, and no layer.*\(fc/w, fc/b\)\. Registered are: {known}"
-    with pytest.raises(ValueError, match=message):
-        collection.register_fully_connected(weights, *dense_tensors(), reuse=True)
-    assert unchanged(collection) == before
-
-
-def test_other_kind_of_layer_under_reuse(collection, kernel):
-    conv(collection, kernel)
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"registered as ConvKFCBasicFB.*now as FullyConnected"):
-        collection.register_fully_connected(kernel, *dense_tensors(), reuse=True)
-    with pytest.raises(ValueError, match=r"All towers must register the same layer"):
-        conv(collection, kernel, strides=(1, 2, 2, 1), reuse=True)
-    assert unchanged(collection) == before
-
-
-def test_other_graph(collection, weights):
+    before = {key: block.num_registered_towers for key, block in collection.fisher_blocks.items()}
+    for call, message in (
+        (lambda: dense(other, approx="full"), "layer 'other': approx='full'. Accepted are 'kron'"),
+        (lambda: dense(weights, reuse=False), "'fc/w': it is already in LayerCollection"),
+        (lambda: dense(weights[0]), "fc/w was already registered with another layer"),
+        (
+            lambda: dense(other, reuse=True),
+            r"reuse is True, and no layer.*\(other\)\. Registered are: \(fc/w, fc/b\), \(conv/w\)",
+        ),
+        (lambda: dense(kernel, reuse=True), "as ConvKFCBasicFB.*now as FullyConnected"),
+        (
+            lambda: conv(collection, kernel, strides=(1, 2, 2, 1), reuse=True),
+            "All towers must register the same layer",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(TypeError, match=r"layer 'other' with list|layer 'other' with float: 1.0"):
+        collection.register_fully_connected(other, [[1.0]], tf.ones([4, 2]))
     with tf.Graph().as_default():
-        w = v1.get_variable("w", [3, 2])
-        with pytest.raises(ValueError, match=r"'w': its tensors are in another graph"):
-            collection.register_fully_connected(w, *dense_tensors())
-    assert not collection.fisher_blocks
-
-
-def test_what_is_no_tensor(collection, weights):
-    with pytest.raises(TypeError, match=r"layer 'fc/w' with list|layer 'fc/w' with float: 1.0"):
-        collection.register_fully_connected(weights, [[1.0]], tf.ones([4, 2]))
-    assert not collection.fisher_blocks
+        elsewhere = v1.get_variable("w", [3, 2])
+        with pytest.raises(ValueError, match=r"'w': its tensors are in another graph than Layer"):
+            dense(elsewhere)
+    after = {key: block.num_registered_towers for key, block in collection.fisher_blocks.items()}
+    assert after == before
 
 
 # The end of registration.
-def test_nothing_after_finalize(collection, weights, kernel):
+def test_finalize_needs_all_and_ends_registration(collection, weights, kernel):
+    with pytest.raises(ValueError, match=r"has no registered layer"):
+        collection.finalize()
     collection.register_fully_connected(weights, *dense_tensors())
+    with pytest.raises(ValueError, match=r"has no registered loss"):
+        collection.finalize()
     register_loss(collection, name="a")
+    register_loss(collection, name="a", reuse=True)
+    with pytest.raises(ValueError, match=r"2 towers.*layer 'fc/w' by 1"):
+        collection.finalize()
+    assert not collection.is_final
+    collection.register_fully_connected(weights, *dense_tensors(), reuse=True)
     collection.finalize()
     for late in (
         lambda: conv(collection, kernel),
@@ -175,13 +131,8 @@ def test_equal_factors_are_shared(collection):
         (cls, (((x,),), True, ("",))),
         (cls, (((x,),), False, ("",))),
     ]
-
-
-def test_factor_arguments_must_be_hashable(collection):
     with pytest.raises(TypeError, match=r"unhashable"):
-        collection.make_or_get_factor(
-            fisher_factors.FullyConnectedKroneckerFactor, ([tf.ones([1, 1])], True), "a"
-        )
+        collection.make_or_get_factor(cls, ([x], True), "a")
 
 
 # Linked parameters.
@@ -189,26 +140,17 @@ def test_linked_approximation_is_between_the_explicit_one_and_the_default(collec
     collection.define_linked_parameters(weights, "kron_in_diag")
     assert collection.linked_parameters == {frozenset(weights): "kron_in_diag"}
     collection.register_fully_connected(weights[::-1], *dense_tensors())
+    explicit, default, other = (kfac.LayerCollection() for _ in range(3))
+    explicit.define_linked_parameters(weights, "kron_in_diag")
+    explicit.register_fully_connected(weights, *dense_tensors(), approx="kron")
+    default.define_linked_parameters(weights)
+    default.register_fully_connected(weights, *dense_tensors())
     assert collection.get_blocks()[0].settings[0].diagonal_input
-
-
-def test_explicit_approximation_wins_over_the_linked_one(collection, weights):
-    collection.define_linked_parameters(weights, "diagonal")
-    collection.register_fully_connected(weights, *dense_tensors(), approx="kron")
-    assert isinstance(collection.get_blocks()[0], FullyConnectedKFACBasicFB)
-
-
-def test_linked_without_approximation_gets_the_default(collection, weights):
-    collection.define_linked_parameters(weights)
-    collection.register_fully_connected(weights, *dense_tensors())
-    assert isinstance(collection.get_blocks()[0], FullyConnectedKFACBasicFB)
-
-
-def test_linked_approximation_that_the_layer_does_not_have(collection, weights):
-    collection.define_linked_parameters(weights, "kron_sua")
+    assert explicit.get_blocks()[0].settings == default.get_blocks()[0].settings == ()
+    other.define_linked_parameters(weights, "kron_sua")
     with pytest.raises(ValueError, match=r"layer 'fc/w': approx='kron_sua'"):
-        collection.register_fully_connected(weights, *dense_tensors())
-    assert not collection.fisher_blocks
+        other.register_fully_connected(weights, *dense_tensors())
+    assert not other.fisher_blocks
 
 
 def test_linking_what_is_linked_or_registered_otherwise(collection, weights, kernel):
@@ -224,32 +166,7 @@ def test_linking_what_is_linked_or_registered_otherwise(collection, weights, ker
     collection.define_linked_parameters(kernel)
 
 
-# Settings.
-def test_factors_get_the_config(graph):
-    collection = kfac.LayerCollection(config=kfac.CurvatureConfig(factor_dtype=tf.float64))
-    cls = fisher_factors.FullyConnectedKroneckerFactor
-    factor = collection.make_or_get_factor(cls, (((tf.ones([4, 3]),),), True, ("",)), "a")
-    assert factor.dtype == tf.float64
-
-
-def test_finalize_needs_layers_and_losses(collection, weights):
-    with pytest.raises(ValueError, match=r"has no registered layer"):
-        collection.finalize()
-    collection.register_fully_connected(weights, *dense_tensors())
-    with pytest.raises(ValueError, match=r"has no registered loss"):
-        collection.finalize()
-    assert not collection.is_final
-
-
-def test_towers_that_disagree(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
-    conv(collection, kernel)
-    conv(collection, kernel, reuse=True)
-    register_loss(collection, name="a")
-    with pytest.raises(ValueError, match=r"2 towers.*layer 'fc/w' by 1, loss 'a' by 1"):
-        collection.finalize()
-
-
+# All of a model is registered.
 def test_check_registration(collection, weights, kernel):
     collection.register_fully_connected(weights, *dense_tensors())
     collection.check_registration(weights)
@@ -265,9 +182,7 @@ def use_twice(collection, weights, how):
     w, b = weights
     x = tf.ones([4, 3])
     pair = [x @ w + b, (x + 1) @ w + b]
-    if how == "once":
-        collection.register_fully_connected(weights, x, pair[0])
-    elif how == "list":
+    if how == "list":
         collection.register_fully_connected_multi(weights, [x, x + 1], pair)
     elif how == "stacked":
         stacked = tf.stack(pair)
@@ -289,7 +204,11 @@ def test_all_uses_are_registered(collection, weights, how):
 
 
 def test_use_that_is_not_registered(collection, weights):
-    use_twice(collection, weights, "once")
+    w, b = weights
+    x = tf.ones([4, 3])
+    output = x @ w + b
+    collection.register_fully_connected(weights, x, output)
+    collection.register_squared_error_loss(output + (x + 1) @ w + b)
     with pytest.raises(ValueError, match=r"of fc/w: the losses depend on 2 uses of it, and 1 are"):
         collection.check_registration(weights)
 

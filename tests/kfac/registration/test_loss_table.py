@@ -2,13 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.loss_functions import (
-    CategoricalLogitsNegativeLogProbLoss,
-)
+from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss
 from kfac.registration.loss_table import LossTable
 from kfac.registration.scope import RegistrationScope
 
 v1 = tf.compat.v1
+LOGITS = np.random.RandomState(0).randn(64, 5)
 
 
 def register(table, name=None, coeff=1.0, reuse=False, seed=None, logits=((0.0, 0.0),)):
@@ -34,26 +33,14 @@ def test_unknown_name_under_reuse(graph):
         register(table, "a", reuse=True)
 
 
-@pytest.mark.parametrize("coeff", [0.0, -1.0, float("nan"), float("inf")])
-def test_bad_coefficient(graph, coeff):
-    with pytest.raises(ValueError, match=r"It must be > 0"):
-        register(LossTable(RegistrationScope()), "a", coeff=coeff)
-
-
-def test_auto_reuse(graph):
+def test_errors(graph):
     table = LossTable(RegistrationScope())
-    register(table, "a", reuse=v1.AUTO_REUSE)
-    register(table, "a", reuse=v1.AUTO_REUSE)
-    assert len(table.entries["a"].towers) == 2
-
-
-@pytest.mark.parametrize(("mode", "factor"), [("regular", 4.0), ("sqrt", 2.0), ("off", 1.0)])
-def test_coefficients(graph, session, mode, factor):
-    table = LossTable(RegistrationScope())
-    register(table, "a", coeff=4.0)
-    np.testing.assert_allclose(
-        session.run(table.evaluate("data", mode, 0)), [factor * np.log(2)], rtol=1e-6
-    )
+    for coeff in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"It must be > 0"):
+            register(table, "a", coeff=coeff)
+    for target, coeff in (("data", "half"), ("both", "off")):
+        with pytest.raises(ValueError, match=r"Cannot evaluate losses: target_mode="):
+            table.evaluate(target, coeff, 0)
 
 
 @pytest.mark.parametrize("target_mode", ["data", "sample"])
@@ -67,17 +54,16 @@ def test_roots_of_weights_go_with_roots_of_coefficients(graph, session, target_m
     np.testing.assert_allclose(session.run(values), np.log(2) * np.array([36, 6, 4]), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("target", "coeff"), [("data", "half"), ("both", "off")])
-def test_unknown_modes(graph, target, coeff):
-    with pytest.raises(ValueError, match=r"Cannot evaluate losses: target_mode="):
-        LossTable(RegistrationScope()).evaluate(target, coeff, 0)
+def table_of(*losses):
+    """Registers losses (name, tower, seed) of the same logits."""
+    table = LossTable(RegistrationScope())
+    for name, tower, seed in losses:
+        register(table, name, reuse=tower > 0, seed=seed, logits=LOGITS)
+    return table
 
 
 def test_samples_differ_by_loss_tower_and_step_only(graph, session):
-    table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name, reuse in (("a", False), ("a", True), ("b", False)):
-        register(table, name, reuse=reuse, logits=logits)
+    table = table_of(("a", 0, None), ("a", 1, None), ("b", 0, None))
     first = session.run(table.evaluate("sample", "off", 0))
     again = session.run(table.evaluate("sample", "off", 0))
     later = session.run(table.evaluate("sample", "off", tf.constant(1, tf.int64)))
@@ -86,20 +72,13 @@ def test_samples_differ_by_loss_tower_and_step_only(graph, session):
 
 
 def test_equal_seeds_tie_samples_together(graph, session):
-    table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name in ("a", "b"):
-        register(table, name, seed=5, logits=logits)
+    table = table_of(("a", 0, 5), ("b", 0, 5))
     a, b = session.run(table.evaluate("sample", "off", 0))
     assert a == b
 
 
 def test_samples_differ_by_loss_tower_and_run_without_a_step(graph, session):
-    table = LossTable(RegistrationScope())
-    logits = np.random.RandomState(0).randn(64, 5)
-    for name, reuse in (("a", False), ("a", True), ("b", False)):
-        register(table, name, reuse=reuse, seed=5 if name == "a" else None, logits=logits)
-    values = table.evaluate("sample", "off", None)
+    values = table_of(("a", 0, 5), ("a", 1, 5), ("b", 0, None)).evaluate("sample", "off", None)
     assert len({*session.run(values), *session.run(values)}) == 6
 
 
@@ -108,9 +87,7 @@ def test_samples_without_a_step_repeat_with_a_seed(seed, graph_seed):
     def draw():
         with tf.Graph().as_default(), v1.Session() as session:
             v1.set_random_seed(graph_seed)
-            table = LossTable(RegistrationScope())
-            register(table, "a", seed=seed, logits=np.random.RandomState(0).randn(64, 5))
-            values = table.evaluate("sample", "off", None)
+            values = table_of(("a", 0, seed)).evaluate("sample", "off", None)
             return [session.run(values) for _ in range(2)]
 
     assert draw() == draw()

@@ -21,12 +21,8 @@ def test_members_are_what_the_outputs_depend_on(graph):
     subgraph = SubGraph([c])
     assert [subgraph.is_member(node) for node in (a, b, c, c.op, d)] == [True] * 4 + [False]
     assert subgraph.filter_list([d, b, a]) == [b, a]
-
-
-def test_variable_is_a_member(graph):
     x, y = v1.get_variable("x", [2]), v1.get_variable("y", [2])
-    subgraph = SubGraph([x * 2.0])
-    assert subgraph.filter_list([x, y]) == [x]
+    assert SubGraph([x * 2.0]).filter_list([x, y]) == [x]
 
 
 def copies(variable):
@@ -57,17 +53,12 @@ def test_uses_behind_copies(graph, use_resource):
     assert not taken & {output.ref() for output in outputs}
 
 
-def test_one_op_can_take_a_variable_twice(graph):
-    variable = v1.get_variable("x", [2, 2])
+def test_products_with_itself_and_lookups(graph):
+    variable = v1.get_variable("x", [4, 4])
     value = tf.identity(variable)
     assert SubGraph([tf.matmul(value, value)]).variable_uses(variable) == 2
-
-
-def test_lookups_are_uses(graph):
-    table = v1.get_variable("table", [4, 2])
-    looked_up = tf.nn.embedding_lookup(table, [0, 1])
-    outputs = [tf.tanh(looked_up), tf.exp(looked_up)]
-    assert SubGraph(outputs).variable_uses(table) == 1
+    looked_up = tf.nn.embedding_lookup(variable, [0, 1])
+    assert SubGraph([tf.tanh(looked_up), tf.exp(looked_up)]).variable_uses(variable) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,6 +89,16 @@ def test_loops(behavior, graph):
     assert use.op.type in {"MatMul", "StatelessWhile", "While"}
 
 
+def test_a_graph_knows_its_collections():
+    with tf.Graph().as_default() as graph:
+        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
+        with tf.Graph().as_default():
+            kfac.LayerCollection()
+            third = kfac.LayerCollection(graph)
+    assert collections_of_graph(graph) == [first, second, third]
+    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"
+
+
 def register(layers, towers, heads=("loss",)):
     """Registers losses; returns for each tower a loss that depends on the first head."""
     losses = []
@@ -111,63 +112,30 @@ def register(layers, towers, heads=("loss",)):
     return losses
 
 
-@pytest.mark.parametrize("heads", [("loss",), ("loss", "other")])
-def test_losses_of_all_towers_agree(graph, heads):
-    layers = kfac.LayerCollection()
-    losses = register(layers, 3, heads)
-    for given in (losses, [tf.add_n(losses)], [*losses, tf.constant(1.0)]):
+def test_losses_of_all_towers_agree(graph):
+    layers = kfac.LayerCollection(name="ours")
+    losses = register(layers, 3, ("loss", "other"))
+    elsewhere = tf.constant(1.0)  # Such as a regularization.
+    for given in (losses, [tf.add_n(losses)], [*losses, elsewhere], [elsewhere]):
         check_losses(layers, given)
         check_collection(layers, given)
-
-
-def test_a_loss_that_reaches_no_registered_one_is_not_judged(graph):
-    """Regularization, or a loss computed beside the registered outputs."""
-    layers, other = kfac.LayerCollection(), kfac.LayerCollection()
-    register(layers, 2)
-    register(other, 2)
-    check_losses(layers, [tf.constant(1.0)])
-    check_collection(layers, [tf.constant(1.0)])
-
-
-@pytest.mark.parametrize(("given", "missing"), [([0], "1, 2"), ([2], "0, 1"), ([0, 2], "1")])
-def test_towers_without_loss_are_named(graph, given, missing):
-    layers = kfac.LayerCollection(name="ours")
-    losses = register(layers, 3)
-    message = rf"of tower {missing}, of 3 that are registered in ours\. .*TowerOptimizer.*set_loss"
-    with pytest.raises(ValueError, match=message):
-        check_losses(layers, [losses[tower] for tower in given])
+    registered = r"of 3 that are registered in ours\. .*TowerOptimizer.*set_loss"
+    for towers, missing in (([0], "1, 2"), ([2], "0, 1"), ([0, 2], "1")):
+        with pytest.raises(ValueError, match=rf"of tower {missing}, {registered}"):
+            check_losses(layers, [losses[tower] for tower in towers])
+    check_batches(layers, 3)
+    for batches in (1, 4):
+        with pytest.raises(ValueError, match=rf"called {batches} times, with 3 towers .* in ours"):
+            check_batches(layers, batches)
 
 
 def test_loss_of_another_collection_is_named(graph):
     ours, theirs = kfac.LayerCollection(name="ours"), kfac.LayerCollection(name="theirs")
+    check_batches(ours, 1)
     losses = [*register(ours, 1), *register(theirs, 2)]
     check_collection(theirs, losses[1:])
+    check_collection(ours, [tf.add_n(losses)])
+    check_collection(ours, [tf.constant(1.0)])
     message = r"'loss_of_tower_0_1' with layer collection ours: .*theirs.*graph_layer_collection"
     with pytest.raises(ValueError, match=message):
         check_collection(ours, losses[:2])
-
-
-def test_a_loss_that_both_collections_have_agrees(graph):
-    ours, theirs = kfac.LayerCollection(), kfac.LayerCollection()
-    losses = [*register(ours, 1), *register(theirs, 1)]
-    check_collection(ours, [tf.add_n(losses)])
-
-
-@pytest.mark.parametrize("batches", [1, 3])
-def test_each_tower_adds_one_batch(graph, batches):
-    layers = kfac.LayerCollection(name="ours")
-    check_batches(layers, batches)
-    register(layers, 2)
-    check_batches(layers, 2)
-    with pytest.raises(ValueError, match=rf"called {batches} times, with 2 towers .* in ours"):
-        check_batches(layers, batches)
-
-
-def test_a_graph_knows_its_collections():
-    with tf.Graph().as_default() as graph:
-        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
-        with tf.Graph().as_default():
-            kfac.LayerCollection()
-            third = kfac.LayerCollection(graph)
-    assert collections_of_graph(graph) == [first, second, third]
-    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"
