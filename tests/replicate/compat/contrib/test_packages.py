@@ -5,9 +5,9 @@ import pytest
 from replicate.compat import contrib
 
 
-def test_a_package_is_imported_when_it_is_asked_for(run_command):
+def test_a_package_is_imported_when_it_is_asked_for(run_python):
     code = "from replicate.compat import contrib; print(contrib.distribute.DistributeConfig())"
-    assert run_command("-c", code).stdout.startswith("DistributeConfig(train_distribute=None")
+    assert run_python(code).out.startswith("DistributeConfig(train_distribute=None")
 
 
 @pytest.mark.parametrize("name", ["nothing", "_private"])
