@@ -67,6 +67,7 @@ def test_lstm_block_cell(settings, static, run_drawn):
 
     (outputs, state), w = run_drawn(build)
     assert {name.rpartition("/")[0] for name in w} == {"rnn/lstm_cell"}
+    assert {"rnn/lstm_cell/kernel", "rnn/lstm_cell/bias"} <= set(w)
 
     def step(x, s):
         return lstm(x, s, w, prefix="rnn/lstm_cell/", clip=settings.get("cell_clip"), bias=0.5)
@@ -78,24 +79,11 @@ def test_lstm_block_cell(settings, static, run_drawn):
     close(state.h, h)
 
 
-def test_block_cell_has_the_variables_of_lstm_cell():
-    with tf.Graph().as_default():
-        for name, kind in (("a", rnn.LSTMBlockCell), ("b", rnn_cell.LSTMCell)):
-            with v1.variable_scope(name):
-                cell = kind(UNITS)
-                cell(X[:, 0], cell.zero_state(BATCH, tf.float32))
-        of = {n: [v.name[2:] for v in v1.global_variables(n)] for n in "ab"}
-        assert of["a"] == of["b"] == ["lstm_cell/kernel:0", "lstm_cell/bias:0"]
-
-
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
         (rnn.GRUBlockCell, ["w_ru", "b_ru", "w_c", "b_c"]),
-        (
-            rnn.GRUBlockCellV2,
-            ["gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"],
-        ),
+        (rnn.GRUBlockCellV2, ["gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"]),
     ],
 )
 def test_gru_block_cells(kind, names, run_drawn):
@@ -118,8 +106,7 @@ def test_gru_block_cells(kind, names, run_drawn):
     close(state, h)
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
-@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize(("lengths", "backward"), [(None, False), (LENGTHS, True)])
 def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward, run_drawn):
     def build():
         cell = rnn.LSTMBlockFusedCell(UNITS)
@@ -250,22 +237,6 @@ def test_projection_wrappers(run_drawn):
     close(np.stack(outputs, 1), unrolled(step, zeros(UNITS, UNITS))[0])
 
 
-def test_embedding_wrapper(run_drawn):
-    ids = np.array([[0, 3], [2, 1]])
-
-    def build():
-        cell = rnn.EmbeddingWrapper(rnn.LSTMBlockCell(UNITS), 4, WIDTH)
-        return v1.nn.static_rnn(cell, tf.unstack(ids, axis=1), dtype=tf.float32)
-
-    (outputs, _), w = run_drawn(build)
-    scope = "rnn/embedding_wrapper/"
-    embedded = w[f"{scope}embedding"][ids]
-    expected, _ = unrolled(
-        lambda x, s: lstm(x, s, w, prefix=f"{scope}lstm_cell/"), zeros(UNITS, UNITS), embedded
-    )
-    close(np.stack(outputs, 1), expected)
-
-
 @pytest.mark.parametrize("is_tuple", [True, False])
 def test_attention_cell_wrapper(is_tuple, run_drawn):
     length, size, vec = 3, 4, 2
@@ -297,12 +268,6 @@ def test_attention_cell_wrapper(is_tuple, run_drawn):
     expected, states = unrolled(step, zeros(UNITS, size, size * length))
     close(outputs, expected)
     close(np.concatenate(state, 1) if is_tuple else state, np.concatenate(states, 1))
-
-
-def test_linear_has_its_variables_in_the_scope(run_drawn):
-    value, w = run_drawn(lambda: rnn.linear([tf.constant(X[:, 0]), X[:, 1]], 3, True))
-    assert list(w) == ["kernel", "bias"]
-    close(value, affine(np.concatenate([X[:, 0], X[:, 1]], 1), w, ""))
 
 
 @pytest.mark.parametrize(

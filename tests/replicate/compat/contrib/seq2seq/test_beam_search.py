@@ -81,10 +81,9 @@ def score(row, ids, penalty, step=LIMIT):
     return log_probability(row, ids) / ((5 + length) / 6) ** penalty
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_wide_beam_finds_what_is_best_of_all_sequences(penalty):
-    width = 60
-    outputs, state, _ = search(width, penalty)
+def test_wide_beam_finds_what_is_best_of_all_sequences():
+    penalty = 1.0
+    outputs, state, _ = search(60, penalty)
     for row in range(2):
         ranked = sorted(all_sequences(), key=lambda ids, row=row: -score(row, ids, penalty))
         for beam in range(5):
@@ -116,7 +115,7 @@ def reference(row, width, penalty, limit):
     return beams
 
 
-@pytest.mark.parametrize(("width", "penalty"), [(1, 0.0), (2, 0.5), (3, 0.0)])
+@pytest.mark.parametrize(("width", "penalty"), [(1, 0.0), (3, 0.5)])
 def test_narrow_beam_keeps_the_best_of_each_step(width, penalty):
     outputs, _, _ = search(width, penalty, limit=6)
     for row in range(2):
@@ -171,25 +170,21 @@ def test_attention_history_has_the_order_of_the_beams(coverage):
     assert np.all(lengths <= 4)
 
 
-def test_gather_tree_follows_parents():
+def test_gather_tree_follows_parents_and_keeps_what_has_ended():
     ids = np.array([[[1, 2, 3]], [[4, 5, 6]], [[7, 8, 9]], [[10, 10, 10]]], "i4")
     parents = np.array([[[0, 0, 0]], [[0, 1, 1]], [[2, 1, 2]], [[0, 0, 0]]], "i4")
     values = np.arange(12, dtype="f4").reshape(4, 3, 1)
+    ended = np.array([[[5, 1]], [[2, 5]], [[3, 3]]], "i4")
+    in_place = np.zeros([3, 1, 2], "i4") + np.array([0, 1], "i4")
     with tf.Graph().as_default(), v1.Session() as session:
         found = session.run(seq2seq.gather_tree(ids, parents, [3], 10))
+        stays = session.run(seq2seq.gather_tree(ended, in_place, [3], 5))
         ordered = session.run(
             seq2seq.gather_tree_from_array(values, parents, tf.constant([[3, 2, 3]]))
         )
     assert found[:, 0].T.tolist() == [[2, 6, 7, 10], [2, 5, 8, 10], [2, 6, 9, 10]]
+    assert stays[:, 0].T.tolist() == [[5, 5, 5], [1, 5, 5]]
     assert ordered[:3, :, 0].T.tolist() == [[1, 5, 6], [1, 4, 7], [1, 5, 8]]
-
-
-def test_sequences_stay_ended():
-    ids = np.array([[[5, 1]], [[2, 5]], [[3, 3]]], "i4")
-    parents = np.zeros([3, 1, 2], "i4") + np.array([0, 1], "i4")
-    with tf.Graph().as_default(), v1.Session() as session:
-        found = session.run(seq2seq.gather_tree(ids, parents, [3], 5))
-    assert found[:, 0].T.tolist() == [[5, 5, 5], [1, 5, 5]]
 
 
 def test_tile_batch_repeats_in_place():

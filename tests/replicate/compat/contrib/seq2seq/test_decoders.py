@@ -62,8 +62,7 @@ X = DRAWS.normal(size=[2, 4, 3]).astype("f4")
 LENGTHS = np.array([4, 2], "i4")
 
 
-@pytest.mark.parametrize("imputes", [True, False])
-@pytest.mark.parametrize("time_major", [True, False])
+@pytest.mark.parametrize(("imputes", "time_major"), [(True, False), (False, True)])
 def test_training_helper_reads_the_batch(imputes, time_major):
     x = X.swapaxes(0, 1) if time_major else X
 
@@ -98,63 +97,48 @@ def greedy(row, limit):
     return ids
 
 
-@pytest.mark.parametrize("of_function", [True, False])
-@pytest.mark.parametrize("limit", [1, 3, 12])
-def test_greedy_helper_goes_on_with_the_best_id(of_function, limit):
-    def helper():
-        embedding = (lambda ids: tf.gather(TABLE, ids)) if of_function else tf.constant(TABLE)
-        return seq2seq.GreedyEmbeddingHelper(embedding, tf.fill([2], 1), END)
+def best_ids(outputs):
+    return tf.argmax(outputs, -1, tf.int32)
 
-    outputs, _, lengths = decode(helper, maximum_iterations=limit)
+
+HELPERS = {
+    "table": lambda: seq2seq.GreedyEmbeddingHelper(tf.constant(TABLE), tf.fill([2], 1), END),
+    "function": lambda: seq2seq.GreedyEmbeddingHelper(
+        lambda ids: tf.gather(TABLE, ids), tf.fill([2], 1), END
+    ),
+    "cold samples": lambda: seq2seq.SampleEmbeddingHelper(
+        TABLE, [1, 1], END, softmax_temperature=1e-4, seed=1
+    ),
+    "custom": lambda: seq2seq.CustomHelper(
+        initialize_fn=lambda: (tf.fill([2], False), tf.gather(TABLE, [1, 1])),
+        sample_fn=lambda time, outputs, state: best_ids(outputs),
+        next_inputs_fn=lambda time, outputs, state, sample_ids: (
+            tf.equal(sample_ids, END),
+            tf.gather(TABLE, sample_ids),
+            state,
+        ),
+    ),
+    "inference": lambda: seq2seq.InferenceHelper(
+        sample_fn=best_ids,
+        sample_shape=[],
+        sample_dtype=tf.int32,
+        start_inputs=TABLE[[1, 1]],
+        end_fn=lambda ids: tf.equal(ids, END),
+        next_inputs_fn=lambda ids: tf.gather(TABLE, ids),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [("table", 0), ("function", 3), ("cold samples", 3), ("custom", 6), ("inference", 12)],
+)
+def test_helpers_go_on_with_the_best_id(kind, limit):
+    outputs, _, lengths = decode(HELPERS[kind], maximum_iterations=limit)
     for row in range(2):
         expected = greedy(row, limit)
         assert lengths[row] == len(expected)
         assert outputs.sample_id[row, : len(expected)].tolist() == expected
-
-
-def test_no_iterations_give_no_outputs():
-    outputs, _, lengths = decode(
-        lambda: seq2seq.GreedyEmbeddingHelper(TABLE, [1, 1], END), maximum_iterations=0
-    )
-    assert outputs.sample_id.shape == (2, 0)
-    assert lengths.tolist() == [0, 0]
-
-
-def test_cold_samples_are_the_best_ids():
-    def helper():
-        return seq2seq.SampleEmbeddingHelper(TABLE, [1, 1], END, softmax_temperature=1e-4, seed=1)
-
-    outputs, _, lengths = decode(helper, maximum_iterations=3)
-    for row in range(2):
-        assert outputs.sample_id[row, : lengths[row]].tolist() == greedy(row, 3)
-
-
-def test_custom_and_inference_helpers_are_made_of_functions():
-    def of_functions():
-        return seq2seq.CustomHelper(
-            initialize_fn=lambda: (tf.fill([2], False), tf.gather(TABLE, [1, 1])),
-            sample_fn=lambda time, outputs, state: tf.argmax(outputs, -1, tf.int32),
-            next_inputs_fn=lambda time, outputs, state, sample_ids: (
-                tf.equal(sample_ids, END),
-                tf.gather(TABLE, sample_ids),
-                state,
-            ),
-        )
-
-    def of_samples():
-        return seq2seq.InferenceHelper(
-            sample_fn=lambda outputs: tf.argmax(outputs, -1, tf.int32),
-            sample_shape=[],
-            sample_dtype=tf.int32,
-            start_inputs=TABLE[[1, 1]],
-            end_fn=lambda ids: tf.equal(ids, END),
-            next_inputs_fn=lambda ids: tf.gather(TABLE, ids),
-        )
-
-    for helper in (of_functions, of_samples):
-        outputs, _, lengths = decode(helper, maximum_iterations=6)
-        for row in range(2):
-            assert outputs.sample_id[row, : lengths[row]].tolist() == greedy(row, 6)
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
