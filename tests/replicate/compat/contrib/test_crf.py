@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from replicate.compat.contrib import crf
@@ -39,9 +38,8 @@ def run(build):
         return session.run(values)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_log_likelihood_is_that_of_all_sequences(dtype):
-    tags, lengths = TAGS.astype(dtype), LENGTHS.astype(dtype)
+def test_log_likelihood_is_that_of_all_sequences():
+    tags, lengths = TAGS.astype("i4"), LENGTHS.astype("i4")
     likelihood = run(lambda: crf.crf_log_likelihood(SCORES, tags, lengths, TRANSITIONS)[0])
     expected = [score(row, TAGS[row, : LENGTHS[row]]) - log_norm(row) for row in range(4)]
     np.testing.assert_allclose(likelihood, expected, atol=1e-5)

@@ -30,40 +30,30 @@ def bucket(word, count):
 
 
 @pytest.mark.parametrize("of_file", [True, False])
-def test_index_table_gives_unknown_words_the_default(vocabulary, of_file):
+def test_index_tables_know_words_both_ways(vocabulary, of_file):
     def build():
-        table = (
-            lookup.index_table_from_file(vocabulary, default_value=7)
-            if of_file
-            else lookup.index_table_from_tensor(tf.constant(WORDS), default_value=7)
-        )
-        return table.lookup(tf.constant([["sat", "dog"], ["the", "cat"]])), table.size()
-
-    ids, size = run(build)
-    assert ids.tolist() == [[2, 7], [0, 1]]
-    assert ids.dtype == np.int64
-    assert size == 3
-
-
-@pytest.mark.parametrize("of_file", [True, False])
-def test_index_table_puts_unknown_words_into_buckets(vocabulary, of_file):
-    def build():
-        table = (
-            lookup.index_table_from_file(vocabulary_file=vocabulary, num_oov_buckets=5)
-            if of_file
-            else lookup.index_table_from_tensor(mapping=WORDS, num_oov_buckets=5)
-        )
+        if of_file:
+            make, given = lookup.index_table_from_file, vocabulary
+            back = lookup.index_to_string_table_from_file(vocabulary, default_value="?")
+        else:
+            make, given = lookup.index_table_from_tensor, WORDS
+            back = lookup.index_to_string_table_from_tensor(WORDS, default_value="?")
+        words = tf.constant([["sat", "dog"], ["the", "cat"]])
+        default, buckets = make(given, default_value=7), make(given, num_oov_buckets=5)
         sparse = tf.SparseTensor([[0, 1]], ["dog"], [2, 2])
         ragged = tf.ragged.constant([["dog"], ["sat", "cat"]])
-        known = table.lookup(tf.constant(["sat", "dog", "the"]))
-        return known, table.lookup(sparse), table.lookup(ragged), table.size()
+        sizes = default.size(), buckets.size()
+        found = [buckets.lookup(each) for each in (words, sparse, ragged)]
+        return default.lookup(words), *found, back.lookup(tf.constant([2, 0, 3], tf.int64)), sizes
 
-    ids, sparse, ragged, size = run(build)
+    default, ids, sparse, ragged, words, sizes = run(build)
     dog = 3 + bucket("dog", 5)
-    assert ids.tolist() == [2, dog, 0]
+    assert (default.tolist(), default.dtype) == ([[2, 7], [0, 1]], np.int64)
+    assert ids.tolist() == [[2, dog], [0, 1]]
     assert (sparse.values.tolist(), sparse.indices.tolist()) == ([dog], [[0, 1]])
     assert ragged.to_list() == [[dog], [2, 1]]
-    assert size == 8
+    assert words.tolist() == [b"sat", b"the", b"?"]
+    assert sizes == (3, 8)
 
 
 def test_index_table_uses_the_first_lines_and_columns(tmp_path):
@@ -107,19 +97,6 @@ def test_strong_hash_has_a_key():
     assert ids == 3 + expected
     with pytest.raises(ValueError, match=r"two integers, got \[1\]"):
         lookup.StrongHashSpec([1])
-
-
-@pytest.mark.parametrize("of_file", [True, False])
-def test_words_of_ids(vocabulary, of_file):
-    def build():
-        table = (
-            lookup.index_to_string_table_from_file(vocabulary, default_value="?")
-            if of_file
-            else lookup.index_to_string_table_from_tensor(WORDS, default_value="?")
-        )
-        return table.lookup(tf.constant([2, 0, 3], tf.int64))
-
-    assert run(build).tolist() == [b"sat", b"the", b"?"]
 
 
 def test_functions_without_a_table():

@@ -270,36 +270,28 @@ def test_attention_cell_wrapper(is_tuple, run_drawn):
     close(np.concatenate(state, 1) if is_tuple else state, np.concatenate(states, 1))
 
 
+cell, fused = rnn.LSTMBlockCell, rnn.LSTMBlockFusedCell
+wrapped = rnn.AttentionCellWrapper
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (rnn.GRUBlockCell, ValueError, "num_units=None and cell_size=None"),
         (lambda: rnn.OutputProjectionWrapper(3, 2), TypeError, "takes a cell, got 3"),
+        (lambda: rnn.OutputProjectionWrapper(cell(2), 0), ValueError, "output_size=0"),
+        (lambda: wrapped(cell(2), 0), ValueError, "attn_length=0"),
+        (lambda: wrapped(cell(2), 1, state_is_tuple=False), ValueError, "state_is_tuple=False"),
+        (lambda: wrapped(3, 1), TypeError, "takes a cell, got 3"),
+        (lambda: fused(2)(tf.ones([1, 1, 1])), ValueError, "got neither"),
         (
-            lambda: rnn.OutputProjectionWrapper(rnn.LSTMBlockCell(2), 0),
-            ValueError,
-            "output_size=0",
-        ),
-        (lambda: rnn.AttentionCellWrapper(rnn.LSTMBlockCell(2), 0), ValueError, "attn_length=0"),
-        (
-            lambda: rnn.AttentionCellWrapper(rnn.LSTMBlockCell(2), 1, state_is_tuple=False),
-            ValueError,
-            "state_is_tuple=False",
-        ),
-        (lambda: rnn.AttentionCellWrapper(3, 1), TypeError, "takes a cell, got 3"),
-        (lambda: rnn.LSTMBlockFusedCell(2)(tf.ones([1, 1, 1])), ValueError, "got neither"),
-        (
-            lambda: rnn.LSTMBlockFusedCell(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
+            lambda: fused(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
             ValueError,
             "last dimension is known",
         ),
         (lambda: rnn.linear([], 3, True), ValueError, "one or more inputs"),
         (lambda: rnn.linear(tf.ones([3]), 3, True), ValueError, "of shape .3,"),
-        (
-            lambda: rnn.LSTMBlockCell(2)(tf.ones([1, 1]), (tf.ones([1, 2]),)),
-            ValueError,
-            "takes a state",
-        ),
+        (lambda: cell(2)(tf.ones([1, 1]), (tf.ones([1, 2]),)), ValueError, "takes a state"),
     ],
 )
 def test_messages(call, error, message):

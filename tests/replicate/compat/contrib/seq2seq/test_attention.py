@@ -162,38 +162,25 @@ def wrapper(*arguments, **settings):
     )
 
 
+def luong_of(query, lengths=None):
+    return seq2seq.LuongAttention(2, MEMORY, lengths)(query, tf.ones([2, 3]))
+
+
+INVALID = tf.errors.InvalidArgumentError
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: seq2seq.AttentionWrapper(3, None), TypeError, "takes a cell, got 3"),
-        (
-            lambda: seq2seq.AttentionWrapper(rnn.LSTMBlockCell(2), 3),
-            TypeError,
-            "attention mechanisms, got 3",
-        ),
+        (lambda: seq2seq.AttentionWrapper(rnn.LSTMBlockCell(2), 3), TypeError, "mechanisms, got 3"),
         (lambda: wrapper(cell_input_fn=3), TypeError, "takes functions, got 3"),
         (lambda: wrapper([2, 3]), ValueError, "1 attention mechanisms with 2 sizes"),
         (lambda: wrapper(2, attention_layer=max), ValueError, "not both"),
-        (
-            lambda: wrapper()(X[:, 0], tf.zeros([2, 2])),
-            TypeError,
-            r"zero_state\(batch_size, dtype\)",
-        ),
-        (
-            lambda: wrapper().zero_state(6, tf.float32),
-            tf.errors.InvalidArgumentError,
-            "tile_batch",
-        ),
-        (
-            lambda: seq2seq.LuongAttention(2, MEMORY)(tf.ones([2, 3]), tf.ones([2, 3])),
-            ValueError,
-            "queries of 3 units, .* keys have 2",
-        ),
-        (
-            lambda: seq2seq.LuongAttention(2, MEMORY, [3, 0]),
-            tf.errors.InvalidArgumentError,
-            "at least 1",
-        ),
+        (lambda: wrapper()(X[:, 0], tf.zeros([2, 2])), TypeError, r"zero_state\(batch_size, dtype"),
+        (lambda: wrapper().zero_state(6, tf.float32), INVALID, "tile_batch"),
+        (lambda: luong_of(tf.ones([2, 3])), ValueError, "queries of 3 units, .* keys have 2"),
+        (lambda: luong_of(tf.ones([2, 2]), [3, 0]), INVALID, "at least 1"),
     ],
 )
 def test_messages(call, error, message):

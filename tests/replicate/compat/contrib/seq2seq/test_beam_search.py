@@ -208,11 +208,7 @@ def decoder(**settings):
         (lambda: decoder(output_layer=3), TypeError, "as output_layer, got 3"),
         (lambda: decoder(start_tokens=1), ValueError, "start_tokens must be a vector"),
         (lambda: decoder(end_token=[1]), ValueError, "end_token must be a scalar"),
-        (
-            lambda: decoder(coverage_penalty_weight=1.0).initialize(),
-            ValueError,
-            "must be an AttentionWrapper",
-        ),
+        (lambda: decoder(coverage_penalty_weight=1.0).initialize(), ValueError, "AttentionWrapper"),
         (lambda: seq2seq.tile_batch(tf.constant(1), 2), ValueError, "takes tensors"),
     ],
 )

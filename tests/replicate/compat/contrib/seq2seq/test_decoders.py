@@ -196,40 +196,25 @@ def test_gradients_and_reuse():
     assert len(names) == 4
 
 
+decoder, greedy_helper = seq2seq.BasicDecoder, seq2seq.GreedyEmbeddingHelper
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: seq2seq.dynamic_decode(3), TypeError, "takes a Decoder, got int"),
-        (lambda: seq2seq.BasicDecoder(3, None, None), TypeError, "takes a cell, got 3"),
-        (lambda: seq2seq.BasicDecoder(Cell(), 3, None), TypeError, "takes a Helper, got int"),
+        (lambda: decoder(3, None, None), TypeError, "takes a cell, got 3"),
+        (lambda: decoder(Cell(), 3, None), TypeError, "takes a Helper, got int"),
         (
-            lambda: seq2seq.BasicDecoder(
-                Cell(), seq2seq.TrainingHelper(X, LENGTHS), START, output_layer=3
-            ),
+            lambda: decoder(Cell(), greedy_helper(TABLE, [1], 2), START, output_layer=3),
             TypeError,
             "layer of tf.layers as output_layer, got 3",
         ),
         (lambda: seq2seq.TrainingHelper(X, 3), ValueError, "sequence_length must be a vector"),
-        (
-            lambda: seq2seq.GreedyEmbeddingHelper(TABLE, 1, 2),
-            ValueError,
-            "start_tokens must be a vector",
-        ),
-        (
-            lambda: seq2seq.GreedyEmbeddingHelper(TABLE, [1], [2]),
-            ValueError,
-            "end_token must be a scalar",
-        ),
-        (
-            lambda: seq2seq.GreedyEmbeddingHelper(TABLE, [1], 2).sample(0, (1, 2), None),
-            TypeError,
-            "outputs that are one tensor",
-        ),
-        (
-            lambda: seq2seq.CustomHelper(None, None, None).batch_size,
-            ValueError,
-            "after initialize",
-        ),
+        (lambda: greedy_helper(TABLE, 1, 2), ValueError, "start_tokens must be a vector"),
+        (lambda: greedy_helper(TABLE, [1], [2]), ValueError, "end_token must be a scalar"),
+        (lambda: greedy_helper(TABLE, [1], 2).sample(0, (1, 2), None), TypeError, "are one tensor"),
+        (lambda: seq2seq.CustomHelper(None, None, None).batch_size, ValueError, "after initialize"),
     ],
 )
 def test_messages(call, error, message):
