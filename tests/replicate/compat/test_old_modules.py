@@ -2,7 +2,6 @@
 
 import pytest
 
-import kfac
 import replicate
 from replicate.compat import old_modules
 from replicate.compat.absent import is_absent
@@ -28,21 +27,12 @@ def test_each_api_has_its_defaults():
     assert private("api._v1.estimator").export is V1.export
 
 
-def test_contrib_gives_what_there_is():
-    assert CONTRIB.estimator.TowerOptimizer is replicate.TowerOptimizer
-    assert CONTRIB.kfac.KfacOptimizer is kfac.KfacOptimizer
-    assert CONTRIB.kfac.layer_collection is kfac.layer_collection
-    assert CONTRIB.learn.ModeKeys.INFER == replicate.ModeKeys.PREDICT
-
-
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
         ("estimator.boosted_trees_classifier_train_in_memory", "names of replicate"),
-        ("learn.SVM", "train_and_evaluate"),
         ("tpu.initialize_system", "use_tpu must be False"),
         ("linear_optimizer.SDCAOptimizer", "FtrlOptimizer"),
-        ("session_bundle.exporter.Exporter", "SavedModel"),
         ("cudnn_rnn.CudnnLSTM", "no counterpart"),
     ],
 )
@@ -52,13 +42,6 @@ def test_contrib_fails_on_use_of_the_rest(name, advice):
         value = getattr(value, part)
     with pytest.raises(AttributeError, match=rf"tf\.contrib\.{name} cannot be used.*{advice}"):
         value(num_gpus=2)
-
-
-def test_private_names_without_a_counterpart_fail_on_use():
-    name = private("head.base_head").create_eval_metrics_tuple
-    assert is_absent(name)
-    with pytest.raises(AttributeError, match=r"base_head\.create_eval_metrics_tuple cannot"):
-        name()
 
 
 def test_misspelt_public_name_is_absent_at_once():
@@ -74,10 +57,15 @@ def test_modules_list_their_names():
     assert "PredictionKeys" in dir(private("canned.prediction_keys"))
 
 
-def test_replacement_that_is_not_installed_fails_on_use(monkeypatch):
-    row = Row("tf.estimator.tpu.TPUEstimator", "replicate.nowhere.TPUEstimator", "Use another.")
-    monkeypatch.setattr(old_modules, "row_of", lambda name: row)
-    name = OldModule("tf.estimator.tpu", "replicate.v1").TPUEstimator
+@pytest.mark.parametrize("row", [None, Row("old", "replicate.nowhere.TPUEstimator", "Another.")])
+def test_name_without_a_replacement_or_with_one_that_is_not_installed_fails_on_use(
+    row, monkeypatch
+):
+    if row is not None:
+        monkeypatch.setattr(old_modules, "row_of", lambda name: row)
+    name = OldModule(
+        "tf.estimator.tpu" if row else f"{PRIVATE}.head.base_head", "replicate.v1"
+    ).Nowhere
     assert is_absent(name)
-    with pytest.raises(AttributeError, match=r"tf\.estimator\.tpu\.TPUEstimator cannot be used"):
+    with pytest.raises(AttributeError, match=r"\.Nowhere cannot be used"):
         name()

@@ -1,9 +1,8 @@
-"""Programs of 2017 to 2019 on sequences run as they are: a tagger, a translator, an experiment."""
+"""Programs of 2017 to 2019 on sequences run as they are: a tagger and a translator."""
 
 import re
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
@@ -168,73 +167,6 @@ if __name__ == "__main__":
     tf.app.run()
 '''
 
-EXPERIMENT = '''
-"""Digits with an experiment of tf.contrib.learn, hyperparameters and monitors."""
-import tensorflow as tf
-from tensorflow.contrib import learn
-from tensorflow.contrib.learn.python.learn import learn_runner
-from tensorflow.contrib.learn.python.learn.estimators import run_config
-from tensorflow.contrib.learn.python.learn.utils import saved_model_export_utils
-from tensorflow.examples.tutorials.mnist import input_data
-from tensorflow.python.ops.rnn_cell_impl import LSTMCell, _Linear
-
-tf.flags.DEFINE_string("data_dir", "", "")
-tf.flags.DEFINE_string("job_dir", "", "")
-tf.flags.DEFINE_string("hparams", "", "")
-FLAGS = tf.flags.FLAGS
-
-
-def model_fn(features, labels, mode, params):
-    rows = tf.unstack(tf.reshape(features["x"], [-1, 28, 28]), axis=1)[::7]
-    cell = tf.contrib.rnn.LayerNormBasicLSTMCell(params.hidden_units, dropout_keep_prob=0.9)
-    outputs, _ = tf.contrib.rnn.static_rnn(cell, rows, dtype=tf.float32)
-    with tf.variable_scope("logits"):
-        logits = _Linear([outputs[-1]], 10, True)([outputs[-1]])
-    predictions = {learn.PredictionKey.CLASSES: tf.argmax(logits, 1)}
-    if mode == tf.contrib.learn.ModeKeys.INFER:
-        outputs = {"serving_default": tf.estimator.export.PredictOutput(predictions)}
-        return tf.estimator.EstimatorSpec(mode, predictions=predictions, export_outputs=outputs)
-    loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
-    tf.contrib.deprecated.scalar_summary("loss_of_mine", loss)
-    optimizer = tf.train.AdamOptimizer(params.learning_rate)
-    train_op = tf.contrib.estimator.clip_gradients_by_norm(optimizer, 1.0).minimize(
-        loss, tf.train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, predictions, loss, train_op, {
-        "accuracy": tf.metrics.accuracy(labels, predictions["classes"])})
-
-
-def get_input_fn(data, epochs):
-    return tf.estimator.inputs.numpy_input_fn(
-        {"x": data.images}, data.labels.astype("int32"), 32, epochs, shuffle=True)
-
-
-def experiment_fn(run_config, hparams):
-    data = input_data.read_data_sets(FLAGS.data_dir, validation_size=64)
-    serving = tf.estimator.export.build_parsing_serving_input_receiver_fn(
-        {"x": tf.FixedLenFeature([784], tf.float32)})
-    return tf.contrib.learn.Experiment(
-        estimator=tf.estimator.Estimator(model_fn, config=run_config, params=hparams),
-        train_input_fn=get_input_fn(data.train, None),
-        eval_input_fn=get_input_fn(data.validation, 1),
-        train_steps=hparams.train_steps, eval_steps=None, min_eval_frequency=10,
-        export_strategies=[saved_model_export_utils.make_export_strategy(
-            serving, default_output_alternative_key=None, exports_to_keep=1)])
-
-
-def main(_):
-    hparams = tf.contrib.training.HParams(hidden_units=4, learning_rate=0.01, train_steps=1)
-    hparams.parse(FLAGS.hparams)
-    config = run_config.RunConfig(save_checkpoints_steps=10).replace(model_dir=FLAGS.job_dir)
-    result, exports = learn_runner.run(
-        experiment_fn, run_config=config, schedule="train_and_evaluate", hparams=hparams)
-    print("step %d, %d export, %s" % (
-        result["global_step"], len(exports), sorted(result)))
-
-
-if __name__ == "__main__":
-    tf.app.run(main)
-'''
-
 
 @pytest.fixture
 def run(run_tensorflow1, tmp_path):
@@ -277,26 +209,3 @@ def test_translator_with_attention_and_a_beam(run, tmp_path):
     right, count = re.search(r"right ([\d.]+) of (\d+)", output).groups()
     assert int(count) == 64
     assert float(right) > 0.9
-
-
-def idx(kind, values):
-    numbers = [kind, *values.shape]
-    return b"".join(number.to_bytes(4, "big") for number in numbers) + values.tobytes()
-
-
-@pytest.mark.slow
-def test_experiment_with_hyperparameters_and_digits(run, tmp_path):
-    draws = np.random.default_rng(0)
-    for name, count in (("train", 128), ("t10k", 8)):
-        images = draws.integers(0, 256, [count, 28, 28]).astype("u1")
-        (tmp_path / f"{name}-images-idx3-ubyte").write_bytes(idx(2051, images))
-        labels = draws.integers(0, 10, [count]).astype("u1")
-        (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(idx(2049, labels))
-    output = run(
-        EXPERIMENT,
-        f"--data_dir={tmp_path}",
-        f"--job_dir={tmp_path / 'job'}",
-        "--hparams=train_steps=20,hidden_units=3",
-    )
-    assert "step 20, 1 export, ['accuracy', 'global_step', 'loss']" in output
-    assert len(list((tmp_path / "job" / "export" / "Servo").iterdir())) == 1
