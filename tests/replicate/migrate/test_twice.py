@@ -62,7 +62,7 @@ USES = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.sampled_from(IMPORTS), unique=True),
     st.lists(st.sampled_from(USES), unique=True),

@@ -76,12 +76,15 @@ def test_variants_of_adam(kind, how, sparse, resource):
     assert {f"x/{slot}", f"x/{slot}_1", "beta1_power", "beta2_power"} <= set(names)
 
 
-@pytest.mark.parametrize("resource", [True, False])
-def test_adam_with_weight_decay(resource):
+@pytest.mark.parametrize(
+    ("resource", "decay", "settings"),
+    [(True, 0.05, {}), (False, 0.05, {}), (False, 0.0, {"decay_var_list": []})],
+)
+def test_adam_with_weight_decay(resource, decay, settings):
     found, names = train(
-        lambda: opt.AdamWOptimizer(0.05, RATE, BETA1, BETA2, EPSILON), False, resource
+        lambda: opt.AdamWOptimizer(0.05, RATE, BETA1, BETA2, EPSILON), False, resource, **settings
     )
-    close(found, adam(decay=0.05))
+    close(found, adam(decay=decay))
     assert {"x/AdamW", "x/AdamW_1"} <= set(names)
 
 
@@ -105,13 +108,6 @@ def test_momentum_with_weight_decay_by_a_function():
         x -= RATE * moved
     close(found, x)
     assert "x/MomentumW" in names
-
-
-def test_only_named_variables_decay():
-    found, _ = train(
-        lambda: opt.AdamWOptimizer(0.05, RATE, BETA1, BETA2, EPSILON), False, decay_var_list=[]
-    )
-    close(found, adam())
 
 
 @pytest.mark.parametrize("sequential", [True, False])
@@ -146,8 +142,5 @@ def test_saver_of_some_variables(tmp_path):
         session.run(v1.global_variables_initializer())
         path = average.swapping_saver({"y": x}).save(session, str(tmp_path / "model"))
     assert tf.train.list_variables(path) == [("y", [1])]
-
-
-def test_moving_averages_need_an_optimizer():
     with pytest.raises(TypeError, match=r"MovingAverage wraps a tf\.compat\.v1.*got 3"):
         opt.MovingAverageOptimizer(3)

@@ -11,16 +11,13 @@ def hparams():
     return HParams(rate=0.1, layers=[64, 32], name="net", use_bias=True, steps=10)
 
 
+VALUES = {"rate": 0.1, "layers": [64, 32], "name": "net", "use_bias": True, "steps": 10}
+
+
 def test_attributes_values_and_membership():
     made = hparams()
     assert (made.rate, made.layers, "rate" in made, "other" in made) == (0.1, [64, 32], True, False)
-    assert made.values() == {
-        "rate": 0.1,
-        "layers": [64, 32],
-        "name": "net",
-        "use_bias": True,
-        "steps": 10,
-    }
+    assert made.values() == VALUES
     assert (made.get("rate"), made.get("other", 3)) == (0.1, 3)
     made.rate = 0.5
     assert made.values()["rate"] == 0.5
@@ -28,16 +25,11 @@ def test_attributes_values_and_membership():
 
 def test_parse_reads_each_type():
     made = hparams().parse(" rate=1e-3,layers=[16, 8,4],name=a b,use_bias=false , steps=7")
-    assert made.values() == {
-        "rate": 1e-3,
-        "layers": [16, 8, 4],
-        "name": "a b",
-        "use_bias": False,
-        "steps": 7,
-    }
+    read = {"rate": 1e-3, "layers": [16, 8, 4], "name": "a b", "use_bias": False, "steps": 7}
+    assert made.values() == read
     assert hparams().parse("layers[1]=5").layers == [64, 5]
     assert hparams().parse("layers=7").layers == [7]
-    assert hparams().parse("").values() == hparams().values()
+    assert hparams().parse("").values() == VALUES
 
 
 @pytest.mark.parametrize(
