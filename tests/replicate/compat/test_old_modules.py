@@ -1,10 +1,10 @@
-"""Old modules give the names of the table."""
+"""Old modules give the names of the table, or absent ones, which can be named but not used."""
 
 import pytest
 
 import replicate
 from replicate.compat import old_modules
-from replicate.compat.absent import is_absent
+from replicate.compat.absent import OldNameError, absent, is_absent
 from replicate.compat.old_modules import OldModule, old_module
 from replicate.compat.table import PRIVATE, Row
 
@@ -69,3 +69,25 @@ def test_name_without_a_replacement_or_with_one_that_is_not_installed_fails_on_u
     assert is_absent(name)
     with pytest.raises(AttributeError, match=r"\.Nowhere cannot be used"):
         name()
+
+
+Gone = absent("tf.contrib.parts.Gone", "Use another.")
+
+
+class Derived(Gone):
+    """A class of a program."""
+
+
+@pytest.mark.parametrize("use", [Gone, Derived, Gone.make, lambda: Gone.deep.deeper(1, a=2)])
+def test_absent_names_fail_when_used_with_the_line_and_the_advice(use):
+    with pytest.raises(
+        OldNameError, match=r"^tf\.contrib\.parts\.Gone.*test_old_modules\.py:\d+.*other"
+    ):
+        use()
+
+
+def test_absent_names_are_told_from_others():
+    assert not isinstance(3, Gone)
+    assert is_absent(Gone.part)
+    assert not is_absent(3)
+    assert not hasattr(Gone, "__path__")

@@ -4,7 +4,8 @@ import textwrap
 
 import pytest
 
-from replicate.migrate.rewrite import changes_of
+from replicate.migrate.rewrite import changes_of, keyword_edits
+from replicate.migrate.source import Source
 from replicate.migrate.uses import Module
 
 
@@ -76,8 +77,6 @@ IMPORTS = [
     ("from replicate import v1 as estimator", "estimator.RunConfig"),
     ("import tensorflow.estimator as est", "est.RunConfig"),
     ("from replicate import v1 as est", "est.RunConfig"),
-    ("from tensorflow.contrib import tpu", "tpu.RunConfig"),
-    ("from replicate import tpu", "tpu.RunConfig"),
     ("from tensorflow.contrib.training import HParams as H", "H(a=1)"),
     ("from replicate.compat.contrib.training import HParams as H", "H(a=1)"),
     ("from tensorflow.contrib.estimator import TowerOptimizer", "TowerOptimizer(o)"),
@@ -88,20 +87,14 @@ IMPORTS = [
     ("from replicate import v1 as lib", "lib.Estimator"),
     ("from tensorflow import flags, gfile", "gfile.Exists"),
     ("from tensorflow.compat.v1 import flags, gfile", "gfile.Exists"),
-    ("from tensorflow.keras.layers import Dense, LSTM", "Dense(3)"),
-    ("from tensorflow.compat.v1.keras.layers import Dense, LSTM", "Dense(3)"),
     ("import tensorflow.nn as nn", "nn.relu"),
     ("from tensorflow.compat.v1 import nn", "nn.relu"),
     ("import tensorflow", "tensorflow.estimator.RunConfig"),
     ("import tensorflow.compat.v1 as tensorflow\nimport replicate", "replicate.RunConfig"),
     ("import numpy as np, tensorflow as tf", "tf.nn.relu"),
     ("import numpy as np\nimport tensorflow.compat.v1 as tf", "tf.nn.relu"),
-    ("from tensorflow.contrib import kfac", "kfac.OpQueue"),
-    ("import kfac", "kfac.OpQueue"),
     ("from tensorflow.contrib.kfac.python.ops import optimizer as o", "o.KfacOptimizer"),
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
-    ("from kfac.python.ops.utils import batch_execute", "batch_execute"),
-    ("from kfac import batch_execute", "batch_execute"),
     ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
     ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
@@ -159,6 +152,25 @@ def test_package_becomes_an_import_unless_all_its_uses_are_rewritten():
         y = replicate.ModelAverageOptimizer, replicate.KMeansClustering
         """,
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("f(a, b)", "f(predictions=a, targets=b)"),
+        ("f(a, labels = b, name='x')", "f(predictions=a, targets = b, name='x')"),
+        ("f(\n  a,  # first\n  b)", "f(\n  predictions=a,  # first\n  targets=b)"),
+        ("f()", "f()"),
+        ("f(*a)", None),
+        ("f(a, **b)", None),
+    ],
+)
+def test_positions_become_keywords(old, new):
+    source = Source(old)
+    call = source.module.body[0].body[0].value
+    keywords = (("predictions", "predictions"), ("labels", "targets"), ("weights", "weights"))
+    edits = keyword_edits(source, call, keywords)
+    assert (None if edits is None else source.edited(edits)) == new
 
 
 def test_arguments_in_another_order_become_keywords():

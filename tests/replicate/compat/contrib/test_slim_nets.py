@@ -60,23 +60,3 @@ def test_network_gives_finite_logits(network, size, scope, weights, evaluate):
         logits, _ = build(tf.ones([1, size, size, 3]), 6, is_training=False)
     assert len(names("weights")) == weights
     finite(evaluate(tf.reshape(logits, [1, -1])), (1, 6))
-
-
-def test_mobile_network_has_depthwise_variables(evaluate):
-    with slim.arg_scope(
-        [slim.conv2d, slim.separable_conv2d],
-        activation_fn=tf.nn.relu6,
-        normalizer_fn=slim.batch_norm,
-        normalizer_params={"is_training": True, "scale": True, "decay": 0.9997},
-    ):
-        net = slim.conv2d(tf.ones([2, 16, 16, 3]), 8, [3, 3], stride=2, scope="Conv2d_0")
-        net = slim.separable_conv2d(
-            net, None, [3, 3], depth_multiplier=1, stride=1, rate=1, scope="Conv2d_1_depthwise"
-        )
-        net = slim.conv2d(net, 5, [1, 1], activation_fn=None, normalizer_fn=None)
-    depthwise = slim.get_model_variables("Conv2d_1_depthwise")
-    assert {each.op.name.removeprefix("Conv2d_1_depthwise/") for each in depthwise} == {
-        "depthwise_weights",
-        *(f"BatchNorm/{name}" for name in ("beta", "gamma", "moving_mean", "moving_variance")),
-    }
-    finite(evaluate(net), (2, 8, 8, 5))

@@ -1,8 +1,10 @@
 """tf.contrib.data, nn, deprecated, util, signal, estimator and tpu, through the names of old."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from replicate.compat import contrib
 from replicate.compat.absent import is_absent
 from replicate.compat.old_modules import old_module
 
@@ -22,6 +24,14 @@ def rows(dataset):
                 found.append(session.run(iterator).tolist())
             except tf.errors.OutOfRangeError:
                 return found
+
+
+def test_a_package_is_imported_when_it_is_asked_for(run_python):
+    code = "from replicate.compat import contrib; print(contrib.distribute.DistributeConfig())"
+    assert run_python(code).out.startswith("DistributeConfig(train_distribute=None")
+    for name in ("nothing", "_private"):
+        with pytest.raises(AttributeError, match=f"contrib' has no attribute '{name}'"):
+            getattr(contrib, name)
 
 
 def test_batches_of_one_size():

@@ -163,3 +163,17 @@ def test_csv_files(tmp_path):
     assert datasets.maybe_download("data.csv", str(tmp_path), "") == str(path)
     with pytest.raises(FileNotFoundError, match="nothing is downloaded"):
         datasets.maybe_download("none.csv", str(tmp_path), "http://localhost")
+
+
+def test_run_config_has_its_defaults_and_makes_a_session_config():
+    config = learn.RunConfig()
+    assert (config.save_checkpoints_secs, config.tf_random_seed) == (600, None)
+    assert config.replace(model_dir="runs/other").model_dir == "runs/other"
+    config = learn.RunConfig(gpu_memory_fraction=0.5, num_cores=3, save_checkpoints_steps=7)
+    assert isinstance(config, replicate.RunConfig)
+    options = config.session_config
+    assert options.gpu_options.per_process_gpu_memory_fraction == 0.5
+    assert options.intra_op_parallelism_threads == options.inter_op_parallelism_threads == 3
+    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (7, None)
+    with pytest.raises(ValueError, match=r"master='grpc://a:1'.*TF_CONFIG"):
+        learn.RunConfig("grpc://a:1")
