@@ -104,13 +104,6 @@ def test_provider_reads_each_record_once_an_epoch(records, num_readers):
     assert len({each for _, each in found}) == 6
 
 
-def test_files_are_found(records, tmp_path):
-    files = slim.parallel_reader.get_data_files(records.data_sources)
-    assert sorted(files) == [str(tmp_path / f"data-{shard}") for shard in range(2)]
-    with pytest.raises(ValueError, match="No data files found"):
-        slim.parallel_reader.get_data_files(str(tmp_path / "none*"))
-
-
 def test_variables_are_listed(capsys):
     slim.fully_connected(tf.ones([2, 3]), 4, scope="fc")
     assert slim.model_analyzer.analyze_vars(v1.trainable_variables(), print_info=True) == (16, 64)

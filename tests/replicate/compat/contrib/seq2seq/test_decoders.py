@@ -176,20 +176,29 @@ def test_scheduled_helpers_read_samples_or_the_batch(probability):
                     x = TABLE[drawn] if helper is of_ids else own
 
 
-def test_gradients_and_reuse():
+def test_beam_search_has_the_variables_of_training():
     with tf.Graph().as_default(), v1.Session() as session:
-        for reuse in (False, True):
-            with v1.variable_scope("model", reuse=reuse):
-                helper = seq2seq.TrainingHelper(X, LENGTHS)
-                cell = rnn.GRUBlockCellV2(UNITS)
-                decoder = seq2seq.BasicDecoder(cell, helper, cell.zero_state(2, tf.float32))
-                outputs, _, _ = seq2seq.dynamic_decode(decoder)
-        gradients = tf.gradients(outputs.rnn_output, v1.trainable_variables())
+        for width in (1, 2):
+            with v1.variable_scope("model", reuse=width > 1):
+                memory = seq2seq.LuongAttention(UNITS, seq2seq.tile_batch(X, width))
+                cell = seq2seq.AttentionWrapper(
+                    rnn.GRUBlockCellV2(UNITS), memory, attention_layer_size=UNITS
+                )
+                start, dense = cell.zero_state(2 * width, tf.float32), layers.Dense(CLASSES)
+                if width == 1:
+                    helper = seq2seq.TrainingHelper(X, LENGTHS)
+                    decoder = seq2seq.BasicDecoder(cell, helper, start, dense)
+                    trained, _, _ = seq2seq.dynamic_decode(decoder)
+                    names = [each.op.name for each in v1.global_variables()]
+                else:
+                    decoder = seq2seq.BeamSearchDecoder(cell, TABLE, [1, 1], END, start, 2, dense)
+                    seq2seq.dynamic_decode(decoder, maximum_iterations=2)
+        assert [each.op.name for each in v1.global_variables()] == names
+        gradients = tf.gradients(trained.rnn_output, v1.trainable_variables())
         session.run(v1.global_variables_initializer())
         assert all(np.any(each != 0) for each in session.run(gradients))
-        names = [each.op.name for each in v1.trainable_variables()]
-    assert names[0] == "model/decoder/gru_cell/gates/kernel"
-    assert len(names) == 4
+    scope = "model/decoder/attention_wrapper"
+    assert {f"{scope}/gru_cell/gates/kernel", f"{scope}/attention_layer/kernel"} <= set(names)
 
 
 def search(width, penalty, limit):

@@ -1,7 +1,5 @@
 """Training and evaluation loops of tf.contrib.training and slim.learning."""
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,15 +15,6 @@ def make_train_op(package=training, **arguments):
     w = v1.get_variable("w", initializer=[3.0, 4.0])
     loss = tf.reduce_sum(w**2) / 2
     return w, package.create_train_op(loss, v1.train.GradientDescentOptimizer(0.5), **arguments)
-
-
-def save(path, **values):
-    with tf.Graph().as_default(), v1.Session() as session:
-        v1.train.get_or_create_global_step()
-        for name, value in values.items():
-            v1.get_variable(name, initializer=value)
-        session.run(v1.global_variables_initializer())
-        return v1.train.Saver().save(session, str(path / "model.ckpt"), 1)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +69,11 @@ def test_train_runs_hooks_until_the_last_step(tmp_path):
         train, str(tmp_path), hooks=[v1.train.StopAtStepHook(3)], save_checkpoint_secs=600
     )
     assert loss == pytest.approx(12.5 / 16)
-    assert v1.train.latest_checkpoint(str(tmp_path)).endswith("-3")
+    path = v1.train.latest_checkpoint(str(tmp_path))
+    assert path.endswith("-3")
+    assert list(training.checkpoints_iterator(str(tmp_path), timeout=0)) == [path]
+    with pytest.raises(ValueError, match="train_op cannot be None"):
+        slim.learning.train(None, str(tmp_path))
 
 
 SLIM = """
@@ -111,48 +104,3 @@ def test_slim_trains_from_queues_and_evaluates_checkpoints(run_tensorflow1, tmp_
     ended = run_tensorflow1(tmp_path, "program.py")
     assert [float(line) for line in ended.out.splitlines()] == [12.5 / 64, 3.5 / 16, 3.5 / 16]
     assert "global step 4: loss = 0.19" in ended.err
-
-
-def test_evaluation_counts_and_writes_summaries(tmp_path):
-    save(tmp_path, w=[2.0])
-    w = v1.get_variable("w", [1])
-    v1.train.get_or_create_global_step()
-    counter = v1.get_variable(
-        "counter", initializer=0.0, trainable=False, collections=[v1.GraphKeys.LOCAL_VARIABLES]
-    )
-    with tf.control_dependencies([v1.assign_add(counter, 1.0)]):
-        update = tf.identity(w)
-    v1.summary.scalar("weight", w[0])
-    summaries = training.SummaryAtEndHook(str(tmp_path / "eval"))
-    final = training.evaluate_repeatedly(
-        str(tmp_path),
-        eval_ops=update,
-        final_ops={"weight": w, "counter": counter},
-        hooks=[training.StopAfterNEvalsHook(5), summaries],
-        max_number_of_evaluations=1,
-        eval_interval_secs=0,
-        timeout=30,
-    )
-    assert (final["weight"], final["counter"]) == (2, 5)
-    v1.summary.FileWriterCache.clear()
-    (events,) = (tmp_path / "eval").glob("*")
-    values = [
-        value for event in v1.train.summary_iterator(str(events)) for value in event.summary.value
-    ]
-    assert [(value.tag, value.simple_value) for value in values] == [("weight", 2.0)]
-    with pytest.raises(ValueError, match="log_dir or summary_writer"):
-        training.SummaryAtEndHook()
-    assert training.get_or_create_eval_step().op.name == "eval_step"
-    with pytest.raises(ValueError, match="train_op cannot be None"):
-        slim.learning.train(None, str(tmp_path))
-
-
-def test_checkpoints_are_waited_for(tmp_path):
-    assert training.wait_for_new_checkpoint(str(tmp_path), timeout=0) is None
-    writer = threading.Thread(target=save, args=(tmp_path,), kwargs={"w": [1.0]})
-    writer.start()
-    path = training.wait_for_new_checkpoint(str(tmp_path), seconds_to_sleep=0.01, timeout=60)
-    writer.join()
-    assert path.endswith("model.ckpt-1")
-    assert list(training.checkpoints_iterator(str(tmp_path), timeout=0)) == [path]
-    assert list(slim.evaluation.checkpoints_iterator(str(tmp_path), timeout=0)) == [path]
