@@ -56,19 +56,6 @@ def test_index_tables_know_words_both_ways(vocabulary, of_file):
     assert sizes == (3, 8)
 
 
-def test_index_table_uses_the_first_lines_and_columns(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("10 the\n20 cat\n30 sat\n")
-
-    def build():
-        table = lookup.index_table_from_file(
-            str(path), vocab_size=2, key_column_index=1, value_column_index=0, delimiter=" "
-        )
-        return table.lookup(tf.constant(["the", "cat", "sat"]))
-
-    assert run(build).tolist() == [10, 20, -1]
-
-
 @pytest.mark.parametrize("buckets", [0, 2])
 def test_index_table_of_integers(tmp_path, buckets):
     path = tmp_path / "numbers.txt"
@@ -85,42 +72,39 @@ def test_index_table_of_integers(tmp_path, buckets):
         assert ids.tolist() == [1, 0, unknown]
 
 
-def test_strong_hash_has_a_key():
+def test_columns_hashes_and_old_functions(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("10 the\n20 cat\n30 sat\n")
+
     def build():
+        dog, sat, cats = (tf.constant(each.split()) for each in ("dog", "sat", "the cat sat"))
+        columns = lookup.index_table_from_file(
+            str(path), vocab_size=2, key_column_index=1, value_column_index=0, delimiter=" "
+        )
         spec = lookup.StrongHashSpec([1, 2])
-        table = lookup.index_table_from_tensor(WORDS, 50, hasher_spec=spec)
-        return table.lookup(tf.constant(["dog"])), tf.strings.to_hash_bucket_strong(
-            ["dog"], 50, [1, 2]
+        hashed = lookup.index_table_from_tensor(WORDS, 50, hasher_spec=spec)
+        return (
+            columns.lookup(cats),
+            hashed.lookup(dog) - 3 - tf.strings.to_hash_bucket_strong(dog, 50, [1, 2]),
+            lookup.index_to_string(tf.constant([1, 9], tf.int64), WORDS),
+            lookup.string_to_index(tf.constant(["cat", "dog"]), WORDS),
+            lookup.string_to_index_table_from_tensor(WORDS).lookup(sat),
         )
 
-    ids, expected = run(build)
-    assert ids == 3 + expected
+    found = [each.tolist() for each in run(build)]
+    assert found == [[10, 20, -1], [0], [b"cat", b"UNK"], [1, -1], [2]]
     with pytest.raises(ValueError, match=r"two integers, got \[1\]"):
         lookup.StrongHashSpec([1])
 
 
-def test_functions_without_a_table():
-    def build():
-        return (
-            lookup.index_to_string(tf.constant([1, 9], tf.int64), WORDS),
-            lookup.string_to_index(tf.constant(["cat", "dog"]), WORDS),
-            lookup.string_to_index_table_from_tensor(WORDS).lookup(tf.constant(["sat"])),
-        )
-
-    words, ids, others = run(build)
-    assert words.tolist() == [b"cat", b"UNK"]
-    assert ids.tolist() == [1, -1]
-    assert others.tolist() == [2]
-
-
-def test_hash_table_has_its_old_arguments_and_init():
-    with tf.Graph().as_default(), v1.Session() as session:
-        initializer = v1.lookup.KeyValueTensorInitializer(["a", "b"], [1.5, 2.5])
-        table = lookup.HashTable(initializer, -1.0, "shared", "name")
-        values = table.lookup(tf.constant(["b", "c"]))
+def test_hash_table_has_its_old_arguments_and_init(graph):
+    initializer = v1.lookup.KeyValueTensorInitializer(["a", "b"], [1.5, 2.5])
+    table = lookup.HashTable(initializer, -1.0, "shared", "name")
+    values = table.lookup(tf.constant(["b", "c"]))
+    assert table.initializer in v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)
+    with v1.Session() as session:
         session.run(table.init)
         assert session.run(values).tolist() == [2.5, -1.0]
-        assert table.initializer in v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,10 @@ def test_stack_is_a_loop(static):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_transpose_exchanges_batch_and_time():
-    with tf.Graph().as_default(), v1.Session() as session:
-        unknown = v1.placeholder_with_default(X, None)
-        found = session.run([rnn.transpose_batch_time(X), rnn.transpose_batch_time(unknown)])
-        assert rnn.transpose_batch_time(X[0, 0]).shape == [3]
-    for each in found:
+def test_transpose_exchanges_batch_and_time(graph, evaluate):
+    unknown = v1.placeholder_with_default(X, None)
+    assert rnn.transpose_batch_time(X[0, 0]).shape == [3]
+    for each in evaluate([rnn.transpose_batch_time(X), rnn.transpose_batch_time(unknown)]):
         np.testing.assert_array_equal(each, X.swapaxes(0, 1))
 
 

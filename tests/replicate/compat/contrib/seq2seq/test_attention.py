@@ -64,13 +64,13 @@ def test_mechanisms(more, kind, reference, setting, run_drawn):
     assert w["memory_layer/kernel"].shape == (SIZE, UNITS)
 
 
-def test_normalized_attention_starts_with_its_gain():
-    with tf.Graph().as_default(), v1.Session() as session:
-        mechanism = seq2seq.BahdanauAttention(4, MEMORY, normalize=True)
-        mechanism(tf.constant(QUERY), mechanism.initial_state(BATCH, tf.float32))
-        session.run(v1.global_variables_initializer())
-        (gain,) = v1.global_variables("bahdanau_attention/attention_g")
-        assert session.run(gain) == 0.5
+def test_normalized_attention_starts_with_its_gain_and_hardmax(graph, evaluate):
+    mechanism = seq2seq.BahdanauAttention(4, MEMORY, normalize=True)
+    mechanism(tf.constant(QUERY), mechanism.initial_state(BATCH, tf.float32))
+    (gain,) = v1.global_variables("bahdanau_attention/attention_g")
+    assert evaluate(gain) == 0.5
+    hard = evaluate(seq2seq.hardmax([[1.0, 3, 2], [5, 4, 0]]))
+    assert hard.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
 @pytest.mark.parametrize(("layer_size", "outputs_attention"), [(None, False), (6, True)])
@@ -148,12 +148,6 @@ def test_wrapper_with_two_mechanisms_and_an_initial_state(run_drawn):
         "attention_wrapper/attention_layer/kernel",
         "attention_wrapper/attention_layer_1/kernel",
     ]
-
-
-def test_hardmax():
-    with tf.Graph().as_default(), v1.Session() as session:
-        found = session.run(seq2seq.hardmax([[1.0, 3, 2], [5, 4, 0]]))
-    assert found.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
 def wrapper(*arguments, **settings):
