@@ -35,7 +35,9 @@ def test_programs_switch_and_modules_do_not(text, is_program):
     assert needs(main=text) == (is_program, False)
 
 
-@pytest.mark.parametrize("use", ["tf.layers.dense", "tf.keras.Model", "tf.nn.rnn_cell.GRUCell"])
+@pytest.mark.parametrize(
+    "use", ["tf.layers.dense", "tf.keras.Model", "tf.nn.rnn_cell.GRUCell", "tf.contrib.slim.conv2d"]
+)
 def test_layers_and_cells_need_legacy_keras(use):
     assert needs(main=f"{MAIN}x = {use}") == (True, True)
     chosen = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = {use}"

@@ -50,55 +50,28 @@ def test_convolutions_and_pools_agree_with_numpy(evaluate):
             slim.conv2d_transpose(IMAGES, 1, 2, stride=2, **{**valid, "padding": "SAME"}),
             enlarged,
         ),
-        "separable": (
-            slim.separable_conv2d(IMAGES, 1, 2, 1, **valid),
-            sums.sum(3, keepdims=True),
-        ),
         "depthwise": (slim.separable_conv2d(IMAGES, None, 2, 1, **valid), sums),
         "in_plane": (slim.conv2d_in_plane(tf.constant(IMAGES), 2, **valid), sums),
-        "conv1d": (
-            layers.convolution(IMAGES[:, 0], 1, 2, **valid),
-            (IMAGES[:, 0, 1:] + IMAGES[:, 0, :-1]).sum(2, keepdims=True),
-        ),
         "max_pool2d": (slim.max_pool2d(IMAGES, 2), windows(2, 2).max((3, 4))),
-        "avg_pool2d": (slim.avg_pool2d(IMAGES, [3, 3], stride=1), windows(3, 1).mean((3, 4))),
     }
     agree(pairs, evaluate)
 
 
-def test_dense_layers_and_norms_agree_with_numpy(evaluate):
+def test_dense_layers_norms_and_regularizers_agree_with_numpy(evaluate):
+    rows = tf.constant(ROWS)
+    length, squares = abs(ROWS).sum(), (ROWS**2).sum()
     ones = {"weights_initializer": ONES}
     pairs = {
         "linear": (layers.linear(ROWS, 2, biases_initializer=ONES, **ones), SUM + np.ones([2])),
-        "relu": (layers.relu(ROWS, 1, **ones), RELU),
         "stack": (slim.stack(ROWS, slim.fully_connected, [2, 1], **ones), 2 * RELU),
-        "repeat": (
-            slim.repeat(ROWS, 2, slim.fully_connected, 3, **ones),
-            3 * RELU * np.ones([3]),
-        ),
-        "flatten": (slim.flatten(IMAGES), IMAGES.reshape(2, -1)),
         "unit_norm": (
-            layers.unit_norm(tf.constant(ROWS), 1),
+            layers.unit_norm(rows, 1),
             ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True),
         ),
         "layer_norm": (layers.layer_norm(IMAGES), normalized(IMAGES, (1, 2, 3), 1e-12)),
         "instance_norm": (layers.instance_norm(IMAGES), normalized(IMAGES, (1, 2), 1e-6)),
         "group_norm": (layers.group_norm(IMAGES, groups=1), normalized(IMAGES, (1, 2, 3), 1e-6)),
-        "maxout": (layers.maxout(tf.constant(ROWS), 1), ROWS.max(1, keepdims=True)),
-        "sparse": (
-            tf.sparse.to_dense(layers.dense_to_sparse([[1, 0], [0, 2]])),
-            [[1, 0], [0, 2]],
-        ),
-    }
-    agree(pairs, evaluate)
-
-
-def test_regularizers_agree_with_numpy(evaluate):
-    rows = tf.constant(ROWS)
-    length, squares = abs(ROWS).sum(), (ROWS**2).sum()
-    pairs = {
-        "l1": (layers.l1_regularizer(0.1)(rows), 0.1 * length),
-        "l2": (slim.l2_regularizer(0.1)(rows), 0.05 * squares),
+        "maxout": (layers.maxout(rows, 1), ROWS.max(1, keepdims=True)),
         "both": (layers.l1_l2_regularizer(0.1, 0.2)(rows), 0.1 * length + 0.1 * squares),
         "apply": (layers.apply_regularization(layers.l2_regularizer(2.0), [rows]), squares),
     }

@@ -53,19 +53,16 @@ def test_deprecated_arguments_warn(warnings):
     assert len(warnings) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "scope", "longer", "shorter"),
-    [
+def test_scopes_of_names():
+    for name, scope, longer, shorter in (
         ("a/b", "a", "a/a/b", "b"),
         ("^a/b", "a", "^a/a/b", "^b"),
         ("loc:@a/b", "a", "loc:@a/a/b", "loc:@b"),
         ("b", "a", "a/b", "b"),
         ("a/b", None, "a/b", "a/b"),
-    ],
-)
-def test_scopes_of_names(name, scope, longer, shorter):
-    assert framework.prepend_name_scope(name, scope) == longer
-    assert framework.strip_name_scope(name, scope) == shorter
+    ):
+        assert framework.prepend_name_scope(name, scope) == longer
+        assert framework.strip_name_scope(name, scope) == shorter
 
 
 def test_shapes_are_checked(evaluate):

@@ -47,19 +47,16 @@ def test_training_and_inference_agree_with_numpy(x, fused, either_kind):
     mean, variance, moving = moments(x, fused is None and x.ndim != 3)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        session.run(
-            [variables()["bn/beta"].assign([1.0] * 5), variables()["bn/gamma"].assign([2.0] * 5)]
-        )
-        np.testing.assert_allclose(
-            session.run(training), 2 * (x - mean) / np.sqrt(variance + EPSILON) + 1, atol=1e-4
-        )
+        beta, gamma = v1.trainable_variables()
+        session.run([beta.assign([1.0] * 5), gamma.assign([2.0] * 5)])
+        wanted = 2 * (x - mean) / np.sqrt(variance + EPSILON) + 1
+        np.testing.assert_allclose(session.run(training), wanted, atol=1e-4)
         session.run(updates)
         moved = session.run([variables()["bn/moving_mean"], variables()["bn/moving_variance"]])
         np.testing.assert_allclose(moved[0], 0.1 * mean, rtol=1e-5)
         np.testing.assert_allclose(moved[1], 0.9 + 0.1 * moving, rtol=1e-5)
-        np.testing.assert_allclose(
-            session.run(inference), 2 * (x - moved[0]) / np.sqrt(moved[1] + EPSILON) + 1, atol=1e-4
-        )
+        wanted = 2 * (x - moved[0]) / np.sqrt(moved[1] + EPSILON) + 1
+        np.testing.assert_allclose(session.run(inference), wanted, atol=1e-4)
     assert len(updates) == 2
 
 
