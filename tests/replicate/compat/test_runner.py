@@ -18,6 +18,7 @@ needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf
 
 MODEL = '''
 """The model, in a module of its own."""
+import numpy as np
 import tensorflow as tf
 from tensorflow.contrib.training import HParams
 
@@ -32,17 +33,6 @@ def model_fn(features, labels, mode, params):
     optimizer = tf.train.GradientDescentOptimizer(params.rate)
     train_op = optimizer.minimize(loss, tf.train.get_global_step())
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-'''
-PROGRAM = '''
-"""Trains the model."""
-import multiprocessing
-import os
-import sys
-import numpy as np
-import tensorflow as tf
-import model
-
-tf.app.flags.DEFINE_string("hparams", "", "settings")
 
 
 def input_fn():
@@ -50,20 +40,27 @@ def input_fn():
     return data.make_one_shot_iterator().get_next()
 
 
-def train(hparams, folder):
+def train(hparams):
     width = tf.placeholder("float", [None, 3]).shape[1].value
-    estimator = tf.estimator.Estimator(model.model_fn, folder, params=model.DEFAULTS.parse(hparams))
+    estimator = tf.estimator.Estimator(model_fn, params=DEFAULTS.parse(hparams))
     estimator.train(input_fn, steps=1)
     kernel = estimator.get_variable_value("dense/kernel")
-    return __name__, tf.__version__, width, model.towers, float(kernel.sum())
+    return tf.__version__, width, towers, float(kernel.sum())
+'''
+TRAINED = "('1.15.5', 3, ['', 'tower_1', 'tower_2'], -2.0)"
+PROGRAM = '''
+"""Trains the model."""
+import os
+import sys
+import tensorflow as tf
+import model
+
+tf.app.flags.DEFINE_string("hparams", "", "settings")
 
 
 def main(argv):
-    hparams = tf.app.flags.FLAGS.hparams
     print(argv, os.path.basename(__file__))
-    print(train(hparams, "here"))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.apply(train, (hparams, "child")))
+    print(model.train(tf.app.flags.FLAGS.hparams))
     sys.exit(7)
 
 
@@ -94,18 +91,26 @@ def run(folder, *arguments):
     return process.returncode, output, errors
 
 
+@pytest.fixture(scope="session")
+def run_forked(run_python):
+    """Returns how the runner ended in a process that has TensorFlow loaded."""
+    runner = "import runpy; runpy.run_module('replicate.compat', None, '__main__', True)"
+    keras = {"TF_USE_LEGACY_KERAS": "1"} if find_spec("tf_keras") else {}
+
+    def run(folder, *arguments):
+        return run_python(runner, *arguments, folder=folder, environment=keras)
+
+    return run
+
+
 @needs_keras
-def test_program_and_its_children_train_on_the_towers_that_are_asked_for(tmp_path):
+def test_program_trains_on_the_towers_that_are_asked_for(tmp_path, run_forked):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
     (tmp_path / "sub" / "model.py").write_text(MODEL)
-    code, output, errors = run(tmp_path, "--num_towers=3", "sub/program.py", "--hparams=rate=1.0")
-    assert code == 7, errors
-    arguments, parent, child = output.splitlines()
-    trained = "'1.15.5', 3, ['', 'tower_1', 'tower_2'], -2.0)"
-    assert arguments == "['sub/program.py'] program.py"
-    assert parent == f"('__main__', {trained}"
-    assert child == f"('__mp_main__', {trained}"
+    ended = run_forked(tmp_path, "--num_towers=3", "sub/program.py", "--hparams=rate=1.0")
+    assert ended.out.splitlines() == ["['sub/program.py'] program.py", TRAINED], ended.err
+    assert ended.code == 7
 
 
 MODULE = """
@@ -132,7 +137,7 @@ def fail():
 """
 
 
-def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path, run_python):
+def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path, run_forked):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text(MODULE)
@@ -142,8 +147,7 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path,
     (tmp_path / "package" / "__init__.py").write_text(
         "import sys; sys.path.append('site-packages')"
     )
-    runner = "import runpy; runpy.run_module('replicate.compat', None, '__main__', True)"
-    ended = run_python(runner, "--package=named", "-m", "package", folder=tmp_path)
+    ended = run_forked(tmp_path, "--package=named", "-m", "package")
     assert ended.out == "True train False __main__\nFalse False\nTrue\n", ended.err
     assert ended.code == 2
     assert "Traceback" not in ended.err
@@ -161,27 +165,38 @@ from . import part
 def in_child(number):
     return part.half(number), __name__, __package__
 
+def train():
+    from . import model
+    return model.train("rate=1.0")
+
 if __name__ == "__main__":
     for method in ("fork", "spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             print(pool.apply(in_child, (4,)), flush=True)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(train), flush=True)
     assert "tensorflow" not in sys.modules
     part.half("x")
 """
 
 
+@needs_keras
 def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "part.py").write_text("def half(x):\n    return x / 2\n")
+    (tmp_path / "package" / "model.py").write_text(MODEL)
     (tmp_path / "package" / "train.py").write_text(CHILDREN)
-    code, output, errors = run(tmp_path, "-m", "package.train")
+    code, output, errors = run(tmp_path, "--num_towers=3", "-m", "package.train")
     assert code == 1
-    forked, *others = output.splitlines()
-    assert forked == "(2.0, '__main__', 'package')"
-    assert others == ["(2.0, '__mp_main__', 'package')"] * 2
+    assert output.splitlines() == [
+        "(2.0, '__main__', 'package')",
+        "(2.0, '__mp_main__', 'package')",
+        "(2.0, '__mp_main__', 'package')",
+        TRAINED,
+    ], errors
     assert [line for line in errors.splitlines() if line.startswith("  File")] == [
-        f'  File "{tmp_path}/package/train.py", line 14, in <module>',
+        f'  File "{tmp_path}/package/train.py", line 20, in <module>',
         f'  File "{tmp_path}/package/part.py", line 2, in half',
     ]
     assert "TypeError: unsupported operand" in errors.splitlines()[-1]

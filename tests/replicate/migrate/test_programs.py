@@ -89,6 +89,7 @@ def outputs(run_python, run_tensorflow1, tmp_path):
     return run
 
 
+@pytest.mark.broad  # The tests of rewrite and program check the text of each line.
 def test_program_with_a_module_prints_the_same(outputs, tmp_path):
     (tmp_path / "old" / "train.py").write_text(TRAIN)
     (tmp_path / "old" / "model.py").write_text(MODEL)

@@ -172,7 +172,7 @@ def test_attention_decoder_with_two_heads_that_reads_before_it_starts(run_drawn)
         np.testing.assert_allclose(outputs[time], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("feeds", [False, "tensor"])
+@pytest.mark.parametrize("feeds", [pytest.param(False, marks=pytest.mark.broad), "tensor"])
 def test_attention_model(feeds, run_drawn):
     def build():
         feed = v1.placeholder_with_default(True, []) if feeds == "tensor" else feeds

@@ -58,8 +58,15 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("resource", [True, False])
-@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize(
+    ("sparse", "resource"),
+    [
+        (True, True),
+        (False, True),
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.broad),
+    ],
+)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [

@@ -147,7 +147,7 @@ def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(run_draw
     close(outputs, unrolled(lambda x, s: lstm(x, s, w, prefix="lstm_fused_cell/"), ones)[0])
 
 
-@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dynamic", [True, pytest.param(False, marks=pytest.mark.broad)])
 def test_adaptor_runs_a_cell(dynamic, run_drawn):
     def build():
         adaptor = rnn.FusedRNNCellAdaptor(rnn.LSTMBlockCell(UNITS), use_dynamic_rnn=dynamic)
@@ -237,7 +237,7 @@ def test_projection_wrappers(run_drawn):
     close(np.stack(outputs, 1), unrolled(step, zeros(UNITS, UNITS))[0])
 
 
-@pytest.mark.parametrize("is_tuple", [True, False])
+@pytest.mark.parametrize("is_tuple", [pytest.param(True, marks=pytest.mark.broad), False])
 def test_attention_cell_wrapper(is_tuple, run_drawn):
     length, size, vec = 3, 4, 2
 
