@@ -98,11 +98,19 @@ def test_basic_and_tied_models(run_drawn):
     _, h = unrolled(X, ZEROS, w, "basic_rnn_seq2seq/rnn/cell/")
     expected, _ = unrolled(Y, h, w, "basic_rnn_seq2seq/rnn_decoder/cell/")
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
-    (outputs, _), w = run_drawn(lambda: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell()))
+
+    def loop(previous, time):
+        return tf.concat([previous, tf.fill([BATCH, 1], float(time))], 1)
+
     scope = "combined_tied_rnn_seq2seq/tied_rnn_seq2seq/cell/"
-    assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
-    expected, _ = unrolled([*X, *Y], ZEROS, w, scope)
-    np.testing.assert_allclose(outputs, expected[3:], atol=1e-5)
+    for function in (None, loop):
+        (outputs, _), w = run_drawn(
+            lambda function=function: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell(), function)
+        )
+        assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
+        (*_, first), h = unrolled([*X, Y[0]], ZEROS, w, scope)
+        x = np.concatenate([h, np.ones([BATCH, 1])], 1) if function else Y[1]
+        np.testing.assert_allclose(outputs, [first, step(x, h, w, scope)], atol=1e-5)
 
 
 @pytest.mark.parametrize(("feeds", "projects"), [(True, True), (True, False), (False, True)])

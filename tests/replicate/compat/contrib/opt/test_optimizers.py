@@ -128,7 +128,7 @@ def test_moving_averages_and_their_saver(tmp_path, sequential):
         with pytest.raises(ValueError, match="before minimize"):
             average.swapping_saver()
         step = average.minimize(tf.reduce_sum(x), v1.train.get_or_create_global_step())
-        savers = average.swapping_saver(), average.swapping_saver({"y": x})
+        savers = average.swapping_saver(), average.swapping_saver({"x": x, "y": x})
         session.run(v1.global_variables_initializer())
         session.run(step)
         path, of_some = (
@@ -142,6 +142,6 @@ def test_moving_averages_and_their_saver(tmp_path, sequential):
         np.testing.assert_allclose(tf.train.load_variable(path, "x"), [0.8 * 1 + 0.2 * 0.5])
     assert tf.train.load_variable(path, "x/ExponentialMovingAverage") == [0.5]
     assert tf.train.load_variable(path, "other") == [5.0]
-    assert tf.train.list_variables(of_some) == [("y", [1])]
+    assert tf.train.list_variables(of_some) == [("x", [1]), ("y", [1])]
     with pytest.raises(TypeError, match=r"MovingAverage wraps a tf\.compat\.v1.*got 3"):
         opt.MovingAverageOptimizer(3)
