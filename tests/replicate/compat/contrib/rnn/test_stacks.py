@@ -31,7 +31,7 @@ def layers(forward, backward):
     return outputs, states
 
 
-@pytest.mark.parametrize("static", [pytest.param(True, marks=pytest.mark.broad), False])
+@pytest.mark.parametrize("static", [True, False])
 def test_stack_is_a_loop(static):
     with tf.Graph().as_default(), v1.Session() as session:
         settings = {"dtype": tf.float32, "sequence_length": LENGTHS}
