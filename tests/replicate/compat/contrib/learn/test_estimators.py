@@ -36,7 +36,7 @@ def test_classifier_on_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        pytest.param(learn.LinearRegressor, {"feature_columns": COLUMNS}, marks=pytest.mark.broad),
+        (learn.LinearRegressor, {"feature_columns": COLUMNS}),
         pytest.param(
             learn.DNNLinearCombinedRegressor,
             {

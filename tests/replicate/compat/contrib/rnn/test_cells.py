@@ -237,7 +237,7 @@ def test_projection_wrappers(run_drawn):
     close(np.stack(outputs, 1), unrolled(step, zeros(UNITS, UNITS))[0])
 
 
-@pytest.mark.parametrize("is_tuple", [pytest.param(True, marks=pytest.mark.broad), False])
+@pytest.mark.parametrize("is_tuple", [True, pytest.param(False, marks=pytest.mark.broad)])
 def test_attention_cell_wrapper(is_tuple, run_drawn):
     length, size, vec = 3, 4, 2
 

@@ -176,7 +176,15 @@ def test_scheduled_helpers_read_samples_or_the_batch(probability):
                     x = TABLE[drawn] if helper is of_ids else own
 
 
-def test_beam_search_has_the_variables_of_training():
+@pytest.fixture
+def old_control_flow():
+    """Control flow of TensorFlow 1, as the runner has it."""
+    v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
+def test_beam_search_has_the_variables_of_training(old_control_flow):
     with tf.Graph().as_default(), v1.Session() as session:
         for width in (1, 2):
             with v1.variable_scope("model", reuse=width > 1):
