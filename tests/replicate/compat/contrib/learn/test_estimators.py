@@ -33,28 +33,30 @@ def test_classifier_on_arrays(tmp_path):
     assert set(next(classifier.predict(X, outputs=["logits"]))) == {"logits"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (learn.LinearRegressor, {"feature_columns": COLUMNS}),
-        pytest.param(
-            learn.DNNLinearCombinedRegressor,
-            {
-                "dnn_feature_columns": COLUMNS,
-                "linear_feature_columns": COLUMNS,
-                "dnn_hidden_units": [4],
-            },
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_regressors(kind, settings, tmp_path):
-    regressor = kind(config=config(tmp_path), **settings)
+def test_regressor_on_arrays(tmp_path):
+    regressor = learn.LinearRegressor(COLUMNS, config=config(tmp_path))
     target = X.sum(1)
     regressor.fit({"x": X}, target, steps=5, batch_size=64)
     scores = np.array(list(regressor.predict({"x": X})))
     found = regressor.evaluate({"x": X}, target)
     np.testing.assert_allclose(found["loss"], np.mean((scores - target) ** 2), rtol=1e-4)
+
+
+def test_other_estimators_have_the_parts_of_their_models(tmp_path, graph):
+    v1.train.create_global_step()
+    wide = {"linear_feature_columns": COLUMNS}
+    both = {**wide, "dnn_feature_columns": COLUMNS, "dnn_hidden_units": [4]}
+    for made, parts in (
+        (learn.LinearClassifier(COLUMNS), {"linear"}),
+        (learn.DNNRegressor([4], COLUMNS), {"dnn"}),
+        (learn.DNNLinearCombinedClassifier(**both), {"linear", "dnn"}),
+        (learn.DNNLinearCombinedRegressor(**both), {"linear", "dnn"}),
+    ):
+        before = len(v1.trainable_variables())
+        with v1.variable_scope(f"model_{before}"):
+            spec = made.model_fn({"x": tf.constant(X)}, tf.constant(Y[:, None]), "train", None)
+        names = [each.op.name.split("/")[1] for each in v1.trainable_variables()[before:]]
+        assert (spec.train_op is not None, set(names)) == (True, parts)
 
 
 def model_fn(inputs, targets, mode, params):
