@@ -78,20 +78,6 @@ def test_dense_layers_norms_and_regularizers_agree_with_numpy(evaluate):
     agree(pairs, evaluate)
 
 
-def test_outputs_and_variables_go_to_their_collections():
-    with v1.variable_scope("net") as scope:
-        slim.conv2d(
-            IMAGES, 2, [3, 3], scope="conv", outputs_collections="out", variables_collections=["v"]
-        )
-    slim.conv2d(IMAGES, 2, [3, 3], scope="net/conv", reuse=True)
-    assert scope.name == "net"
-    assert list(slim.utils.convert_collection_to_dict("out")) == ["net/conv"]
-    names = [each.op.name for each in v1.get_collection("v")]
-    assert names == ["net/conv/weights", "net/conv/biases"]
-    assert slim.get_variables_to_restore(exclude=["net/conv/biases"]) == v1.get_collection("v")[:1]
-    assert slim.utils.last_dimension(tf.ones([2, 3]).shape) == 3
-
-
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -77,15 +77,11 @@ def test_streaming_metrics_agree_with_numpy():
     agree(found, streaming, rtol=2e-3)
 
 
-def test_maps_of_metrics_are_taken_apart_and_collected(evaluate):
+def test_maps_and_sets(evaluate):
     mean = slim.metrics.streaming_mean(SCORES, metrics_collections=["m"])
-    accuracy = slim.metrics.streaming_accuracy(GUESSES, LABELS, updates_collections="u", name="x")
-    values, updates = slim.metrics.aggregate_metric_map({"a": mean, "b": accuracy})
+    values, updates = slim.metrics.aggregate_metric_map({"a": mean})
     assert v1.get_collection("m") == [values["a"]]
-    assert v1.get_collection("u") == [updates["b"]]
-    assert values["b"].op.name.startswith("x/")
-    both = slim.metrics.aggregate_metrics(metrics.streaming_mean(1.0), metrics.streaming_mean(2.0))
-    assert [len(each) for each in both] == [2, 2]
+    assert updates == {"a": mean[1]}
     matrix = evaluate(metrics.confusion_matrix([0, 1, 1], [1, 1, 1], 2))
     np.testing.assert_array_equal(matrix, [[0, 1], [0, 2]])
     common = metrics.set_intersection(tf.constant([[1, 2]]), tf.constant([[2, 3]]))
@@ -111,22 +107,9 @@ def test_losses_agree_with_numpy_and_are_collected(evaluate):
             slim.losses.softmax_cross_entropy(table, one_hot, label_smoothing=0.2),
             -(log_softmax(TABLE) * smooth).sum(1).mean(),
         ),
-        "sparse_softmax": (
-            losses.sparse_softmax_cross_entropy(TABLE, CLASSES),
-            -log_softmax(TABLE)[np.arange(20), CLASSES].mean(),
-        ),
-        "sigmoid": (
-            losses.sigmoid_cross_entropy(table, one_hot),
-            np.mean(np.log1p(np.exp(TABLE)) - TABLE * ONE_HOT),
-        ),
         "squared": (
             losses.mean_squared_error(scores, targets, 2.0),
             2 * ((SCORES - TARGETS) ** 2).mean(),
-        ),
-        "absolute": (losses.absolute_difference(scores, targets), abs(SCORES - TARGETS).mean()),
-        "log_loss": (
-            losses.log_loss(scores, labels),
-            -np.mean(np.log(np.where(LABELS, SCORES, 1 - SCORES) + 1e-7)),
         ),
         "pairwise": (  # A sum over the batch, unlike that of tf.losses.
             losses.mean_pairwise_squared_error(table, one_hot),
