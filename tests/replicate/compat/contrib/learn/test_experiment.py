@@ -9,6 +9,7 @@ from replicate.compat.contrib import learn
 from replicate.compat.contrib.learn import learn_runner
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("plain_sessions")
 
 
 def model_fn(features, labels, mode):

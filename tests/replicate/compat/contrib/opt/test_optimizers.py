@@ -128,7 +128,7 @@ def test_moving_averages_and_their_saver(tmp_path, sequential):
         with pytest.raises(ValueError, match="before minimize"):
             average.swapping_saver()
         step = average.minimize(tf.reduce_sum(x), v1.train.get_or_create_global_step())
-        savers = average.swapping_saver(), average.swapping_saver({"x": x, "y": x})
+        savers = average.swapping_saver(), average.swapping_saver({"x": x, "y": other})
         session.run(v1.global_variables_initializer())
         session.run(step)
         path, of_some = (

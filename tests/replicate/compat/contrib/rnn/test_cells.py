@@ -289,8 +289,8 @@ def layers(forward, backward):
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_stack_is_a_loop(static):
-    with tf.Graph().as_default(), v1.Session() as session:
+def test_stack_is_a_loop(static, plain_session):
+    with tf.Graph().as_default(), plain_session() as session:
         settings = {"dtype": tf.float32, "sequence_length": LENGTHS}
         if static:
             outputs, *states = rnn.stack_bidirectional_rnn(

@@ -47,25 +47,57 @@ def step(x, state):
     return state @ OUT, state
 
 
-def decode(make, width=1, **settings):
+@pytest.fixture
+def decode(plain_session):
     """Runs the decoder that a function makes of a cell, its first state and its output layer."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        start = seq2seq.tile_batch((tf.constant(START), tf.zeros([2, 1])), multiplier=width)
-        kernel = v1.constant_initializer(OUT)
-        dense = layers.Dense(CLASSES, use_bias=False, kernel_initializer=kernel, name="out")
-        values = seq2seq.dynamic_decode(make(Cell(), start, dense), **settings)
-        assert [each.op.name for each in v1.global_variables()] == ["decoder/out/kernel"]
-        session.run(v1.global_variables_initializer())
-        return session.run(values)
+
+    def run(make, width=1, **settings):
+        with tf.Graph().as_default(), plain_session() as session:
+            start = seq2seq.tile_batch((tf.constant(START), tf.zeros([2, 1])), multiplier=width)
+            kernel = v1.constant_initializer(OUT)
+            dense = layers.Dense(CLASSES, use_bias=False, kernel_initializer=kernel, name="out")
+            values = seq2seq.dynamic_decode(make(Cell(), start, dense), **settings)
+            assert [each.op.name for each in v1.global_variables()] == ["decoder/out/kernel"]
+            session.run(v1.global_variables_initializer())
+            return session.run(values)
+
+    return run
 
 
-def decode_with(helper, **settings):
+@pytest.fixture
+def decode_with(decode):
     """Runs a BasicDecoder with a helper that a function makes."""
-    return decode(lambda cell, *rest: seq2seq.BasicDecoder(cell, helper(), *rest), **settings)
+
+    def run(helper, **settings):
+        return decode(lambda cell, *rest: seq2seq.BasicDecoder(cell, helper(), *rest), **settings)
+
+    return run
+
+
+@pytest.fixture
+def search(decode):
+    """Runs a beam search."""
+
+    def run(width, penalty, limit):
+        def make(cell, start, output_layer):
+            return seq2seq.BeamSearchDecoder(
+                cell=cell,
+                embedding=tf.constant(TABLE),
+                start_tokens=tf.fill([2], 1),
+                end_token=END,
+                initial_state=start,
+                beam_width=width,
+                output_layer=output_layer,
+                length_penalty_weight=penalty,
+            )
+
+        return decode(make, width, maximum_iterations=limit)
+
+    return run
 
 
 @pytest.mark.parametrize(("imputes", "time_major"), [(True, False), (False, True)])
-def test_training_helper_reads_the_batch(imputes, time_major):
+def test_training_helper_reads_the_batch(imputes, time_major, decode_with):
     x = X.swapaxes(0, 1) if time_major else X
     outputs, final, lengths = decode_with(
         lambda: seq2seq.TrainingHelper(x, LENGTHS, time_major=time_major),
@@ -136,7 +168,7 @@ HELPERS = {
     ("kind", "limit"),
     [("table", 0), ("function", 3), ("cold samples", 3), ("custom", 6), ("inference", 12)],
 )
-def test_helpers_go_on_with_the_best_id(kind, limit):
+def test_helpers_go_on_with_the_best_id(kind, limit, decode_with):
     outputs, _, lengths = decode_with(HELPERS[kind], maximum_iterations=limit)
     for row in range(2):
         expected = greedy(row, limit)
@@ -145,7 +177,7 @@ def test_helpers_go_on_with_the_best_id(kind, limit):
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
-def test_scheduled_helpers_read_samples_or_the_batch(probability):
+def test_scheduled_helpers_read_samples_or_the_batch(probability, decode_with):
     def of_ids():
         return seq2seq.ScheduledEmbeddingTrainingHelper(
             X, LENGTHS, tf.constant(TABLE), tf.constant(probability), seed=1
@@ -184,8 +216,8 @@ def old_control_flow():
     v1.enable_control_flow_v2()
 
 
-def test_beam_search_has_the_variables_of_training(old_control_flow):
-    with tf.Graph().as_default(), v1.Session() as session:
+def test_beam_search_has_the_variables_of_training(old_control_flow, plain_session):
+    with tf.Graph().as_default(), plain_session() as session:
         for width in (1, 2):
             with v1.variable_scope("model", reuse=width > 1):
                 memory = seq2seq.LuongAttention(UNITS, seq2seq.tile_batch(X, width))
@@ -207,22 +239,6 @@ def test_beam_search_has_the_variables_of_training(old_control_flow):
         assert all(np.any(each != 0) for each in session.run(gradients))
     scope = "model/decoder/attention_wrapper"
     assert {f"{scope}/gru_cell/gates/kernel", f"{scope}/attention_layer/kernel"} <= set(names)
-
-
-def search(width, penalty, limit):
-    def make(cell, start, output_layer):
-        return seq2seq.BeamSearchDecoder(
-            cell=cell,
-            embedding=tf.constant(TABLE),
-            start_tokens=tf.fill([2], 1),
-            end_token=END,
-            initial_state=start,
-            beam_width=width,
-            output_layer=output_layer,
-            length_penalty_weight=penalty,
-        )
-
-    return decode(make, width, maximum_iterations=limit)
 
 
 def log_probability(row, ids):
@@ -249,7 +265,7 @@ def score(row, ids, penalty, step=LIMIT):
     return log_probability(row, ids) / ((5 + length) / 6) ** penalty
 
 
-def test_wide_beam_finds_what_is_best_of_all_sequences():
+def test_wide_beam_finds_what_is_best_of_all_sequences(search):
     penalty = 1.0
     outputs, state, _ = search(60, penalty, LIMIT)
     for row in range(2):
@@ -284,7 +300,7 @@ def beam_search(row, width, penalty, limit):
 
 
 @pytest.mark.parametrize(("width", "penalty"), [(1, 0.0), (3, 0.5)])
-def test_narrow_beam_keeps_the_best_of_each_step(width, penalty):
+def test_narrow_beam_keeps_the_best_of_each_step(width, penalty, search):
     outputs, _, _ = search(width, penalty, 6)
     for row in range(2):
         for beam, ids in enumerate(beam_search(row, width, penalty, 6)):
@@ -293,11 +309,11 @@ def test_narrow_beam_keeps_the_best_of_each_step(width, penalty):
             assert set(found[len(ids) :]) <= {END}
 
 
-def attention_search(width, coverage):
+def attention_search(width, coverage, plain_session):
     memory = np.random.RandomState(5).normal(size=[2, 3, UNITS]).astype("f4")
     # The coverage penalty is the logarithm of a share, so infinite for memory that is not there.
     sizes = np.array([3, 3 if coverage else 2])
-    with tf.Graph().as_default(), v1.Session() as session:
+    with tf.Graph().as_default(), plain_session() as session:
         v1.set_random_seed(1)
         tiled = seq2seq.tile_batch(tf.constant(memory), width)
         lengths = seq2seq.tile_batch(sizes, width)
@@ -325,8 +341,8 @@ def attention_search(width, coverage):
 
 
 @pytest.mark.parametrize("coverage", [0.0, 0.3])
-def test_attention_history_has_the_order_of_the_beams(coverage):
-    outputs, lengths, history, log_probs = attention_search(3, coverage)
+def test_attention_history_has_the_order_of_the_beams(coverage, plain_session):
+    outputs, lengths, history, log_probs = attention_search(3, coverage, plain_session)
     steps = outputs.beam_search_decoder_output
     assert outputs.predicted_ids.shape == (2, history.shape[0], 3)
     assert history.shape[1:] == (6, 3)
