@@ -167,18 +167,12 @@ def lost():
 """
 
 
-@pytest.fixture
-def library(tmp_path, monkeypatch):
-    """Name of a library of TensorFlow 1 that can be imported."""
-    name = "library_of_tensorflow1"
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text(LIBRARY)
-    (tmp_path / name / "part.py").write_text("import tensorflow.compat.v1 as tf")
+def test_a_named_package_sees_tensorflow_1_and_no_other_does(tmp_path, monkeypatch):
+    library = "library_of_tensorflow1"
+    (tmp_path / library).mkdir()
+    (tmp_path / library / "__init__.py").write_text(LIBRARY)
+    (tmp_path / library / "part.py").write_text("import tensorflow.compat.v1 as tf")
     monkeypatch.syspath_prepend(tmp_path)
-    return name
-
-
-def test_a_named_package_sees_tensorflow_1_and_no_other_does(library):
     compat.install(packages=[library])
     module = importlib.import_module(library)
     assert module.tf is not tf

@@ -315,15 +315,6 @@ def test_transpose_exchanges_batch_and_time(graph, evaluate):
         np.testing.assert_array_equal(each, X.swapaxes(0, 1))
 
 
-@pytest.mark.parametrize(
-    ("forward", "backward", "message"),
-    [([], [], "one or more cells"), ([1, 2], [1], "2 forward cells, 1 backward")],
-)
-def test_messages_of_stacks(forward, backward, message):
-    with pytest.raises(ValueError, match=message):
-        rnn.stack_bidirectional_dynamic_rnn(forward, backward, X)
-
-
 cell, fused = rnn.LSTMBlockCell, rnn.LSTMBlockFusedCell
 wrapped = rnn.AttentionCellWrapper
 
@@ -342,6 +333,12 @@ wrapped = rnn.AttentionCellWrapper
             lambda: fused(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
             ValueError,
             "last dimension is known",
+        ),
+        (lambda: rnn.stack_bidirectional_dynamic_rnn([], [], X), ValueError, "one or more cells"),
+        (
+            lambda: rnn.stack_bidirectional_dynamic_rnn([1, 2], [1], X),
+            ValueError,
+            "2 forward cells, 1 backward",
         ),
         (lambda: rnn.linear([], 3, True), ValueError, "one or more inputs"),
         (lambda: rnn.linear(tf.ones([3]), 3, True), ValueError, "of shape .3,"),
