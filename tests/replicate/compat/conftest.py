@@ -21,6 +21,14 @@ def run_source():
     return run
 
 
+@pytest.fixture
+def old_control_flow():
+    """Control flow of TensorFlow 1, as the runner has it."""
+    v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
 @pytest.fixture(scope="session")
 def plain_session():
     """Makes a session that runs its graph as it is, which for brief runs is faster."""

@@ -133,7 +133,9 @@ def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward, run_dr
     close(state.h, h)
 
 
-def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(run_drawn):
+def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(
+    run_drawn, old_control_flow
+):
     def build():
         forward = rnn.LSTMBlockFusedCell(UNITS)
         backward = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(UNITS, use_peephole=True))

@@ -208,14 +208,6 @@ def test_scheduled_helpers_read_samples_or_the_batch(probability, decode_with):
                     x = TABLE[drawn] if helper is of_ids else own
 
 
-@pytest.fixture
-def old_control_flow():
-    """Control flow of TensorFlow 1, as the runner has it."""
-    v1.disable_control_flow_v2()
-    yield
-    v1.enable_control_flow_v2()
-
-
 def test_beam_search_has_the_variables_of_training(old_control_flow, plain_session):
     with tf.Graph().as_default(), plain_session() as session:
         for width in (1, 2):
