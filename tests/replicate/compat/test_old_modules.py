@@ -1,13 +1,19 @@
-"""Old modules give the names of the table, or absent ones, which can be named but not used."""
+"""Old modules give the names of the table, or absent ones, which can be named but not used.
 
+Functions whose arguments changed take the old ones, in the old order.
+"""
+
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import replicate
 from replicate.compat import old_modules
 from replicate.compat.absent import OldNameError, absent, is_absent
-from replicate.compat.old_modules import OldModule, old_module
-from replicate.compat.table import PRIVATE, Row
+from replicate.compat.old_modules import OldModule, old_module, with_old_arguments
+from replicate.compat.table import PRIVATE, TABLE, Row
 
+v1 = tf.compat.v1
 V1 = old_module("tf.estimator", "replicate.v1")
 V2 = old_module("tf.estimator", "replicate")
 CONTRIB = old_module("tf.contrib", "replicate.v1")
@@ -91,3 +97,33 @@ def test_absent_names_are_told_from_others():
     assert is_absent(Gone.part)
     assert not is_absent(3)
     assert not hasattr(Gone, "__path__")
+
+
+def test_streaming_metrics_take_predictions_first(graph):
+    predictions, labels = np.array([1, 1, 0, 1, 0]), np.array([1, 0, 1, 1, 0])
+    weights = np.array([1.0, 1.0, 1.0, 2.0, 1.0], np.float32)
+    recall = CONTRIB.metrics.streaming_recall
+    by_place = recall(predictions, labels, weights)
+    by_name = recall(labels=labels, weights=weights, predictions=predictions)
+    with v1.Session() as session:
+        session.run(v1.local_variables_initializer())
+        session.run([by_place[1], by_name[1]])
+        assert session.run([by_place[0], by_name[0]]) == pytest.approx([3 / 4, 3 / 4])
+
+
+@pytest.mark.parametrize("old", [row.old for row in TABLE.values() if row.keywords])
+def test_new_names_are_parameters_of_the_replacement(old):
+    row = TABLE[old]
+    function = v1
+    for part in row.new.split(".")[1:]:
+        function = getattr(function, part)
+    for _, new in row.keywords:
+        with pytest.raises(TypeError, match="no_such_argument"):
+            function(**{new: None, "no_such_argument": None})
+
+
+def test_old_arguments_are_renamed_and_too_many_are_told():
+    function = with_old_arguments(lambda b, a: (a, b), (("old", "a"), ("b", "b")))
+    assert function(1, 2) == function(old=1, b=2) == (1, 2)
+    with pytest.raises(TypeError, match=r"takes 2 positional arguments, old, b; got 3\."):
+        function(1, 2, 3)
