@@ -21,13 +21,29 @@ def run_source():
     return run
 
 
+@pytest.fixture
+def old_control_flow():
+    """Control flow of TensorFlow 1, as the runner has it."""
+    v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
 @pytest.fixture(scope="session")
-def run_drawn():
+def plain_session():
+    """Makes a session that runs its graph as it is, which for brief runs is faster."""
+    config = v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return lambda: v1.Session(config=config)
+
+
+@pytest.fixture(scope="session")
+def run_drawn(plain_session):
     """Returns what a new graph computes with random variables, and these by their names."""
 
     def run(build):
         draws = np.random.default_rng(0)
-        with tf.Graph().as_default(), v1.Session() as session:
+        with tf.Graph().as_default(), plain_session() as session:
             values = build()
             variables = v1.global_variables()
             drawn = {each.op.name: draws.normal(size=each.shape) for each in variables}

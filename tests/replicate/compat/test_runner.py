@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from replicate.compat import __main__ as command_line
 from replicate.compat.runner import is_own_file
 
 ROOT = Path(__file__).parents[3]
@@ -17,59 +18,49 @@ needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf
 
 MODEL = '''
 """The model, in a module of its own."""
+import numpy as np
 import tensorflow as tf
 from tensorflow.contrib.training import HParams
 
-DEFAULTS = HParams(rate=0.1, units=[4])
+DEFAULTS = HParams(rate=0.1)
+towers = []
 
 
 def model_fn(features, labels, mode, params):
-    net = features["x"]
-    for units in params.units:
-        net = tf.layers.dense(net, units, tf.nn.relu)
-    prediction = tf.squeeze(tf.layers.dense(net, 1), axis=1)
-    loss = tf.losses.mean_squared_error(labels, prediction)
-    step = tf.train.get_or_create_global_step()
-    train_op = tf.train.AdamOptimizer(params.rate).minimize(loss, step)
+    towers.append(tf.get_default_graph().get_name_scope())
+    zeros = tf.zeros_initializer()
+    loss = tf.reduce_mean(tf.layers.dense(features, 1, use_bias=False, kernel_initializer=zeros))
+    optimizer = tf.train.GradientDescentOptimizer(params.rate)
+    train_op = optimizer.minimize(loss, tf.train.get_global_step())
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-'''
-PROGRAM = '''
-"""Trains the model."""
-import multiprocessing
-import os
-import sys
-
-import numpy as np
-import tensorflow as tf
-
-import model
-
-flags = tf.app.flags
-flags.DEFINE_string("hparams", "", "settings")
-flags.DEFINE_string("dir", None, "directory")
-FLAGS = flags.FLAGS
-SCALE = tf.contrib.learn.ModeKeys.TRAIN
-
-
-def in_child(number):
-    return number, SCALE, tf.__version__, __name__, tf.placeholder("float").op.type
 
 
 def input_fn():
-    data = tf.data.Dataset.from_tensor_slices(({"x": np.ones([8, 2], "f4")}, np.ones(8, "f4")))
-    return data.repeat().batch(4).make_one_shot_iterator().get_next()
+    data = tf.data.Dataset.from_tensors(np.float32([[1], [2], [3]]))
+    return data.make_one_shot_iterator().get_next()
+
+
+def train(hparams):
+    width = tf.placeholder("float", [None, 3]).shape[1].value
+    estimator = tf.estimator.Estimator(model_fn, params=DEFAULTS.parse(hparams))
+    estimator.train(input_fn, steps=1)
+    kernel = estimator.get_variable_value("dense/kernel")
+    return tf.__version__, width, towers, float(kernel.sum())
+'''
+TRAINED = "('1.15.5', 3, ['', 'tower_1', 'tower_2'], -2.0)"
+PROGRAM = '''
+"""Trains the model."""
+import os
+import sys
+import tensorflow as tf
+import model
+
+tf.app.flags.DEFINE_string("hparams", "", "settings")
 
 
 def main(argv):
-    width = tf.placeholder(tf.float32, [None, 3]).shape[1].value
-    print("argv", argv, width, os.path.basename(__file__), tf.get_default_graph() is not None)
-    config = tf.estimator.RunConfig(model_dir=FLAGS.dir, save_checkpoints_steps=2)
-    params = model.DEFAULTS.parse(FLAGS.hparams)
-    estimator = tf.estimator.Estimator(model.model_fn, config=config, params=params)
-    estimator.train(input_fn, max_steps=3)
-    print("step", estimator.get_variable_value("global_step"))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print("child", pool.apply(in_child, (5,)))
+    print(argv, os.path.basename(__file__))
+    print(model.train(tf.app.flags.FLAGS.hparams))
     sys.exit(7)
 
 
@@ -91,7 +82,7 @@ def start(folder, *arguments):
 
 
 def run(folder, *arguments):
-    """Returns code, output and errors of the runner."""
+    """Returns code, output and errors of the runner, started from a shell."""
     with start(folder, *arguments) as process:
         try:
             output, errors = process.communicate(timeout=100)
@@ -100,53 +91,26 @@ def run(folder, *arguments):
     return process.returncode, output, errors
 
 
+@pytest.fixture(scope="session")
+def run_forked(run_python):
+    """Returns how the runner ended in a process that has TensorFlow loaded."""
+    runner = "import runpy; runpy.run_module('replicate.compat', None, '__main__', True)"
+    keras = {"TF_USE_LEGACY_KERAS": "1"} if find_spec("tf_keras") else {}
+
+    def run(folder, *arguments):
+        return run_python(runner, *arguments, folder=folder, environment=keras)
+
+    return run
+
+
 @needs_keras
-def test_program_runs_with_its_modules_flags_exit_code_and_children(tmp_path):
+def test_program_trains_on_the_towers_that_are_asked_for(tmp_path, run_forked):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
     (tmp_path / "sub" / "model.py").write_text(MODEL)
-    arguments = [f"--dir={tmp_path}/model", "--hparams=units=[3,2],rate=0.2"]
-    code, output, errors = run(tmp_path, "sub/program.py", *arguments)
-    assert code == 7, errors
-    assert "argv ['sub/program.py'] 3 program.py True\n" in output
-    assert "step 3\n" in output
-    assert "child (5, 'train', '1.15.5', '__mp_main__', 'Placeholder')\n" in output
-
-
-TOWERS = """
-import multiprocessing
-import numpy as np
-import tensorflow as tf
-
-calls = []
-
-def model_fn(features, labels, mode):
-    calls.append(tf.get_default_graph().get_name_scope())
-    weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())
-    loss = tf.reduce_mean(weight * features)
-    optimizer = tf.train.GradientDescentOptimizer(1.0)
-    train_op = optimizer.minimize(loss, tf.train.get_global_step())
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-def train(folder):
-    del calls[:]
-    estimator = tf.estimator.Estimator(model_fn, folder)
-    estimator.train(lambda: tf.data.Dataset.from_tensors(np.float32([1, 2, 3])), steps=1)
-    return calls, float(estimator.get_variable_value("weight"))
-
-if __name__ == "__main__":
-    print(train("here"))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.apply(train, ("child",)))
-"""
-
-
-@pytest.mark.parametrize("option", ["--num_towers=3", "--devices=/cpu:0,/cpu:0,/cpu:0"])
-def test_estimators_train_on_the_towers_that_are_asked_for(option, tmp_path):
-    (tmp_path / "program.py").write_text(TOWERS)
-    code, output, errors = run(tmp_path, option, "program.py")
-    assert code == 0, errors
-    assert output == "(['', 'tower_1', 'tower_2'], -2.0)\n" * 2
+    ended = run_forked(tmp_path, "--num_towers=3", "sub/program.py", "--hparams=rate=1.0")
+    assert ended.out.splitlines() == ["['sub/program.py'] program.py", TRAINED], ended.err
+    assert ended.code == 7
 
 
 MODULE = """
@@ -173,7 +137,7 @@ def fail():
 """
 
 
-def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path):
+def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path, run_forked):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text(MODULE)
@@ -183,31 +147,59 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path)
     (tmp_path / "package" / "__init__.py").write_text(
         "import sys; sys.path.append('site-packages')"
     )
-    code, output, errors = run(tmp_path, "--package=named", "-m", "package")
-    assert output == "True train False __main__\nFalse False\nTrue\n", errors
-    assert code == 2
-    assert "Traceback" not in errors
-    assert errors.endswith(
+    ended = run_forked(tmp_path, "--package=named", "-m", "package")
+    assert ended.out == "True train False __main__\nFalse False\nTrue\n", ended.err
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert ended.err.endswith(
         f"tf.contrib.image.rotate cannot be used ({tmp_path}/package/part.py:6). It has "
         "no counterpart here.\n"
     )
 
 
-def test_program_without_tensorflow_loads_none_and_keeps_its_tracebacks(tmp_path):
-    (tmp_path / "program.py").write_text(
-        "import sys, replicate.compat, part\n"
-        "assert 'tensorflow' not in sys.modules\n"
-        "part.divide(0)\n"
-    )
-    (tmp_path / "part.py").write_text("def divide(by):\n    return 1 / by\n")
-    code, _, errors = run(tmp_path, "program.py")
-    lines = [line for line in errors.splitlines() if line.startswith("  File")]
+CHILDREN = """
+import multiprocessing
+import sys
+from . import part
+
+def in_child(number):
+    return part.half(number), __name__, __package__
+
+def train():
+    from . import model
+    return model.train("rate=1.0")
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(pool.apply(in_child, (4,)), flush=True)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(train), flush=True)
+    assert "tensorflow" not in sys.modules
+    part.half("x")
+"""
+
+
+@needs_keras
+def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "part.py").write_text("def half(x):\n    return x / 2\n")
+    (tmp_path / "package" / "model.py").write_text(MODEL)
+    (tmp_path / "package" / "train.py").write_text(CHILDREN)
+    code, output, errors = run(tmp_path, "--num_towers=3", "-m", "package.train")
     assert code == 1
-    assert lines == [
-        f'  File "{tmp_path}/program.py", line 3, in <module>',
-        f'  File "{tmp_path}/part.py", line 2, in divide',
+    assert output.splitlines() == [
+        "(2.0, '__main__', 'package')",
+        "(2.0, '__mp_main__', 'package')",
+        "(2.0, '__mp_main__', 'package')",
+        TRAINED,
+    ], errors
+    assert [line for line in errors.splitlines() if line.startswith("  File")] == [
+        f'  File "{tmp_path}/package/train.py", line 20, in <module>',
+        f'  File "{tmp_path}/package/part.py", line 2, in half',
     ]
-    assert errors.endswith("ZeroDivisionError: division by zero\n")
+    assert "TypeError: unsupported operand" in errors.splitlines()[-1]
 
 
 def test_signal_ends_the_program_as_python_does(tmp_path):
@@ -245,6 +237,19 @@ def test_wrong_command_lines_are_refused(arguments, message, tmp_path):
     assert "Traceback" not in errors
 
 
+def test_options_stand_before_the_program(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        command_line, "run", lambda *names, **options: calls.append((names, options))
+    )
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    options = ["--package=a", "--devices=/gpu:0, /gpu:1", "--package=b"]
+    command_line.main([*options, "-m", "train", "--num_towers=2"])
+    devices = ["/gpu:0", "/gpu:1"]
+    expected = {"module": True, "packages": ["a", "b"], "num_towers": None, "devices": devices}
+    assert calls == [(("train", "--num_towers=2"), expected)]
+
+
 CALL = """
 import sys
 import tensorflow
@@ -252,56 +257,24 @@ import replicate.compat
 
 before = sys.modules["__main__"], list(sys.argv), list(sys.path)
 try:
-    replicate.compat.run("program.py", "--steps=1")
+    replicate.compat.run("program.py", "--steps=1", devices=["/cpu:0", "/cpu:1"])
 except SystemExit as end:
     print("code", int(end.code))
 assert before == (sys.modules["__main__"], sys.argv, sys.path)
 """
 
 
-def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path):
+def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path, run_python):
     (tmp_path / "program.py").write_text(
-        "import sys\nimport tensorflow as tf\nprint(sys.argv, tf.VERSION)\n"
+        "import sys\nimport tensorflow as tf\n"
+        "from replicate.tower.default_towers import default_devices\n"
+        "print(sys.argv, tf.VERSION, default_devices())\n"
         "print(tf.constant(1.0).numpy())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", CALL],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.stdout == "['program.py', '--steps=1'] 1.15.5\ncode 2\n", done.stderr
-    assert f"no attribute 'numpy' ({tmp_path}/program.py:4). TensorFlow 1 has no" in done.stderr
-
-
-CHILDREN = """
-import multiprocessing
-import os
-from . import part
-
-def in_child(number):
-    return part.DOUBLE * number, __name__, __package__
-
-if __name__ == "__main__":
-    for method in ("fork", "spawn", "forkserver"):
-        with multiprocessing.get_context(method).Pool(1) as pool:
-            print(pool.apply(in_child, (4,)))
-"""
-
-
-def test_children_of_a_module_find_its_package(tmp_path):
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    (tmp_path / "package" / "part.py").write_text("DOUBLE = 2")
-    (tmp_path / "package" / "train.py").write_text(CHILDREN)
-    code, output, errors = run(tmp_path, "-m", "package.train")
-    forked, *others = output.splitlines()
-    assert code == 0, errors
-    assert forked == "(8, '__main__', 'package')"
-    assert others == ["(8, '__mp_main__', 'package')"] * 2
+    done = run_python(CALL, folder=tmp_path)
+    program = "['program.py', '--steps=1'] 1.15.5 ('/cpu:0', '/cpu:1')"
+    assert done.out == f"{program}\ncode 2\n", done.err
+    assert f"no attribute 'numpy' ({tmp_path}/program.py:5). TensorFlow 1 has no" in done.err
 
 
 def test_own_files_are_those_of_no_package(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from replicate.migrate.command import rewrite_files
-from replicate.migrate.notebooks import NotebookError, cell_line, read_notebook
+from replicate.migrate.notebooks import NotebookError, read_notebook
 
 CELLS = [
     ("markdown", "# tf.contrib.slim"),
@@ -36,9 +36,7 @@ def notebook(indent, ascii_only, end, as_text=False):
     return json.dumps(found, indent=indent, ensure_ascii=ascii_only) + end
 
 
-@pytest.mark.parametrize(
-    "form", [(1, False, "\n"), (2, True, ""), (None, False, "\n"), (4, False, "", True)]
-)
+@pytest.mark.parametrize("form", [(2, True, ""), (None, False, "\n"), (4, False, "", True)])
 def test_cells_change_and_the_rest_stays(tmp_path, form):
     raw = notebook(*form)
     path = tmp_path / "a.ipynb"
@@ -50,10 +48,6 @@ def test_cells_change_and_the_rest_stays(tmp_path, form):
     for before, after in zip(old["cells"], new["cells"], strict=True):
         after["source"] = before["source"]
     assert json.dumps(new) == json.dumps(old)
-    is_other = sum(
-        a != b for a, b in zip(raw.split("\n"), result.new.text.split("\n"), strict=False)
-    )
-    assert form[0] is None or is_other < len(raw.split("\n"))
     assert [each[:2] for each in result.left] == [
         ("cell 5:4:1", "tf.contrib.gan.gan_model"),
         ("cell 4", ""),
@@ -74,9 +68,3 @@ def test_notebook_without_changes_stays_byte_for_byte(tmp_path):
 def test_other_files_are_refused(raw):
     with pytest.raises(NotebookError, match="it is no notebook of version 4: "):
         read_notebook(raw)
-
-
-def test_lines_of_cells():
-    module = read_notebook(notebook(1, False, "")).module
-    line = module.split("\n").index("text = '''") + 1
-    assert cell_line(module, line + 2) == (5, 3)

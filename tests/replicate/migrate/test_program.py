@@ -40,6 +40,8 @@ def test_programs_switch_and_modules_do_not(text, is_program):
 )
 def test_layers_and_cells_need_legacy_keras(use):
     assert needs(main=f"{MAIN}x = {use}") == (True, True)
+    chosen = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = {use}"
+    assert needs(main=chosen) == (True, False)
 
 
 def test_modules_of_a_program_count_and_are_no_programs():
@@ -52,11 +54,6 @@ def test_modules_of_a_program_count_and_are_no_programs():
     assert needs("a.main", **texts) == (True, True)
     assert needs("a.nets.base", **texts) == (False, False)
     assert needs("b.other", **texts) == (True, True)
-
-
-def test_line_that_is_there_is_not_added():
-    text = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = tf.layers.dense"
-    assert needs(main=text) == (True, False)
 
 
 def with_lines(text, legacy_keras=True):

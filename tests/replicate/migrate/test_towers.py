@@ -20,57 +20,45 @@ def rewritten(text):
     return "\n".join(lines).strip(), [(each.old, each.advice) for each in changes.left]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "o = tf.train.AdamOptimizer(0.1).minimize(l)",
-            "o = replicate.TowerOptimizer(tf.train.AdamOptimizer(0.1)).minimize(l)",
-        ),
-        (
-            "tf.train.SyncReplicasOptimizer(tf.train.FtrlOptimizer(1), 2)",
-            "replicate.TowerOptimizer("
-            "tf.train.SyncReplicasOptimizer(tf.train.FtrlOptimizer(1), 2))",
-        ),
-        (
-            "tf.contrib.tpu.CrossShardOptimizer(tf.train.FtrlOptimizer(1))",
-            "replicate.tpu.CrossShardOptimizer(tf.train.FtrlOptimizer(1))",
-        ),
-        (
-            "tf.contrib.estimator.TowerOptimizer(lambda: tf.train.FtrlOptimizer(1))",
-            "replicate.TowerOptimizer(lambda: tf.train.FtrlOptimizer(1))",
-        ),
-        (
-            "tf.contrib.kfac.optimizer.KfacOptimizer(1)",
-            "replicate.TowerOptimizer(lambda: kfac.optimizer.KfacOptimizer(1))",
-        ),
-        (
-            "tf.estimator.Estimator(f, 'd')",
-            "replicate.Estimator(replicate.replicate_model_fn(f, uneven=\"weighted\"), 'd')",
-        ),
-        (
-            "tf.estimator.Estimator(config=c, model_fn=a.f)",
-            "replicate.Estimator(config=c, "
-            'model_fn=replicate.replicate_model_fn(a.f, uneven="weighted"))',
-        ),
-        (
-            "f = tf.contrib.estimator.replicate_model_fn(f)\ntf.estimator.Estimator(f)",
-            "f = replicate.replicate_model_fn(f)\nreplicate.Estimator(f)",
-        ),
-        (
-            "tf.estimator.LinearRegressor([], optimizer=tf.train.FtrlOptimizer(1))",
-            "replicate.v1.LinearRegressor([], optimizer=tf.train.FtrlOptimizer(1), "
-            "devices=model_deploy.local_devices())",
-        ),
-        (
-            "tf.contrib.tpu.TPUEstimator(\n    use_tpu=False,\n    model_fn=f)",
-            "replicate.tpu.TPUEstimator(\n    use_tpu=False,\n    model_fn=f,\n"
-            "    devices=model_deploy.local_devices())",
-        ),
-        ("tf.train.LoggingTensorHook([1])", "tf.train.LoggingTensorHook([1])"),
-    ],
-)
-def test_calls(old, new):
+CALLS = """
+- o = tf.train.AdamOptimizer(0.1).minimize(l)
++ o = replicate.TowerOptimizer(tf.train.AdamOptimizer(0.1)).minimize(l)
+
+- tf.train.SyncReplicasOptimizer(tf.train.FtrlOptimizer(1), 2)
++ replicate.TowerOptimizer(tf.train.SyncReplicasOptimizer(tf.train.FtrlOptimizer(1), 2))
+
+- tf.contrib.tpu.CrossShardOptimizer(tf.train.FtrlOptimizer(1))
++ replicate.tpu.CrossShardOptimizer(tf.train.FtrlOptimizer(1))
+
+- tf.contrib.estimator.TowerOptimizer(lambda: tf.train.FtrlOptimizer(1))
++ replicate.TowerOptimizer(lambda: tf.train.FtrlOptimizer(1))
+
+- tf.contrib.kfac.optimizer.KfacOptimizer(1)
++ replicate.TowerOptimizer(lambda: kfac.optimizer.KfacOptimizer(1))
+
+- tf.estimator.Estimator(f, 'd')
++ replicate.Estimator(replicate.replicate_model_fn(f, uneven="weighted"), 'd')
+
+- tf.estimator.Estimator(config=c, model_fn=a.f)
++ replicate.Estimator(config=c, model_fn=replicate.replicate_model_fn(a.f, uneven="weighted"))
+
+- f = tf.contrib.estimator.replicate_model_fn(f); tf.estimator.Estimator(f)
++ f = replicate.replicate_model_fn(f); replicate.Estimator(f)
+
+- tf.estimator.LinearRegressor([], "d", 1, None, tf.train.FtrlOptimizer(1))
++ replicate.v1.LinearRegressor([], "d", 1, None, tf.train.FtrlOptimizer(1), DEVICES)
+
+- tf.contrib.tpu.TPUEstimator(use_tpu=False, model_fn=f)
++ replicate.tpu.TPUEstimator(use_tpu=False, model_fn=f, DEVICES)
+
+- tf.train.LoggingTensorHook([1])
++ tf.train.LoggingTensorHook([1])
+""".replace("DEVICES", "devices=model_deploy.local_devices()")
+
+
+@pytest.mark.parametrize("call", CALLS.strip().split("\n\n"))
+def test_calls(call):
+    old, new = (line[2:] for line in call.split("\n"))
     assert rewritten(old) == (new, [])
 
 

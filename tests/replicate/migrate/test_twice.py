@@ -14,7 +14,9 @@ from replicate.migrate.uses import Module
 ROOT = Path(__file__).parents[3]
 EXAMPLES = [
     pytest.param(
-        path, id=str(path.relative_to(ROOT)), marks=[pytest.mark.slow] if number % 6 else []
+        path,
+        id=str(path.relative_to(ROOT)),
+        marks=[pytest.mark.slow] if number % 6 else [pytest.mark.broad] if number % 24 else [],
     )
     for number, path in enumerate(find_files([str(ROOT / "examples")]))
 ]
@@ -60,7 +62,7 @@ USES = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.sampled_from(IMPORTS), unique=True),
     st.lists(st.sampled_from(USES), unique=True),

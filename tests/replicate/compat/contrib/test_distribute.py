@@ -39,6 +39,7 @@ def test_parameter_servers_leave_a_process_its_devices(monkeypatch):
 
 def test_reductions_are_objects_of_tf_distribute():
     assert isinstance(distribute.AllReduceCrossDeviceOps(), tf.distribute.NcclAllReduce)
+    assert distribute.CollectiveAllReduceStrategy(num_gpus_per_worker=2) == replicate.AllReduce()
     hierarchical = distribute.AllReduceCrossDeviceOps("hierarchical_copy")
     assert isinstance(hierarchical, tf.distribute.HierarchicalCopyAllReduce)
 
@@ -47,10 +48,6 @@ def test_reductions_are_objects_of_tf_distribute():
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ValueError, match=r"takes devices or num_gpus >= 1, got devices="):
         distribute.MirroredStrategy(**arguments)
-
-
-def test_collective_all_reduce_is_all_reduce():
-    assert distribute.CollectiveAllReduceStrategy(num_gpus_per_worker=2) == replicate.AllReduce()
 
 
 def test_functions_tell_that_no_strategy_is_in_force(graph):

@@ -30,53 +30,30 @@ def bucket(word, count):
 
 
 @pytest.mark.parametrize("of_file", [True, False])
-def test_index_table_gives_unknown_words_the_default(vocabulary, of_file):
+def test_index_tables_know_words_both_ways(vocabulary, of_file):
     def build():
-        table = (
-            lookup.index_table_from_file(vocabulary, default_value=7)
-            if of_file
-            else lookup.index_table_from_tensor(tf.constant(WORDS), default_value=7)
-        )
-        return table.lookup(tf.constant([["sat", "dog"], ["the", "cat"]])), table.size()
-
-    ids, size = run(build)
-    assert ids.tolist() == [[2, 7], [0, 1]]
-    assert ids.dtype == np.int64
-    assert size == 3
-
-
-@pytest.mark.parametrize("of_file", [True, False])
-def test_index_table_puts_unknown_words_into_buckets(vocabulary, of_file):
-    def build():
-        table = (
-            lookup.index_table_from_file(vocabulary_file=vocabulary, num_oov_buckets=5)
-            if of_file
-            else lookup.index_table_from_tensor(mapping=WORDS, num_oov_buckets=5)
-        )
+        if of_file:
+            make, given = lookup.index_table_from_file, vocabulary
+            back = lookup.index_to_string_table_from_file(vocabulary, default_value="?")
+        else:
+            make, given = lookup.index_table_from_tensor, WORDS
+            back = lookup.index_to_string_table_from_tensor(WORDS, default_value="?")
+        words = tf.constant([["sat", "dog"], ["the", "cat"]])
+        default, buckets = make(given, default_value=7), make(given, num_oov_buckets=5)
         sparse = tf.SparseTensor([[0, 1]], ["dog"], [2, 2])
         ragged = tf.ragged.constant([["dog"], ["sat", "cat"]])
-        known = table.lookup(tf.constant(["sat", "dog", "the"]))
-        return known, table.lookup(sparse), table.lookup(ragged), table.size()
+        sizes = default.size(), buckets.size()
+        found = [buckets.lookup(each) for each in (words, sparse, ragged)]
+        return default.lookup(words), *found, back.lookup(tf.constant([2, 0, 3], tf.int64)), sizes
 
-    ids, sparse, ragged, size = run(build)
+    default, ids, sparse, ragged, words, sizes = run(build)
     dog = 3 + bucket("dog", 5)
-    assert ids.tolist() == [2, dog, 0]
+    assert (default.tolist(), default.dtype) == ([[2, 7], [0, 1]], np.int64)
+    assert ids.tolist() == [[2, dog], [0, 1]]
     assert (sparse.values.tolist(), sparse.indices.tolist()) == ([dog], [[0, 1]])
     assert ragged.to_list() == [[dog], [2, 1]]
-    assert size == 8
-
-
-def test_index_table_uses_the_first_lines_and_columns(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("10 the\n20 cat\n30 sat\n")
-
-    def build():
-        table = lookup.index_table_from_file(
-            str(path), vocab_size=2, key_column_index=1, value_column_index=0, delimiter=" "
-        )
-        return table.lookup(tf.constant(["the", "cat", "sat"]))
-
-    assert run(build).tolist() == [10, 20, -1]
+    assert words.tolist() == [b"sat", b"the", b"?"]
+    assert sizes == (3, 8)
 
 
 @pytest.mark.parametrize("buckets", [0, 2])
@@ -95,55 +72,39 @@ def test_index_table_of_integers(tmp_path, buckets):
         assert ids.tolist() == [1, 0, unknown]
 
 
-def test_strong_hash_has_a_key():
+def test_columns_hashes_and_old_functions(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("10 the\n20 cat\n30 sat\n")
+
     def build():
+        dog, sat, cats = (tf.constant(each.split()) for each in ("dog", "sat", "the cat sat"))
+        columns = lookup.index_table_from_file(
+            str(path), vocab_size=2, key_column_index=1, value_column_index=0, delimiter=" "
+        )
         spec = lookup.StrongHashSpec([1, 2])
-        table = lookup.index_table_from_tensor(WORDS, 50, hasher_spec=spec)
-        return table.lookup(tf.constant(["dog"])), tf.strings.to_hash_bucket_strong(
-            ["dog"], 50, [1, 2]
+        hashed = lookup.index_table_from_tensor(WORDS, 50, hasher_spec=spec)
+        return (
+            columns.lookup(cats),
+            hashed.lookup(dog) - 3 - tf.strings.to_hash_bucket_strong(dog, 50, [1, 2]),
+            lookup.index_to_string(tf.constant([1, 9], tf.int64), WORDS),
+            lookup.string_to_index(tf.constant(["cat", "dog"]), WORDS),
+            lookup.string_to_index_table_from_tensor(WORDS).lookup(sat),
         )
 
-    ids, expected = run(build)
-    assert ids == 3 + expected
+    found = [each.tolist() for each in run(build)]
+    assert found == [[10, 20, -1], [0], [b"cat", b"UNK"], [1, -1], [2]]
     with pytest.raises(ValueError, match=r"two integers, got \[1\]"):
         lookup.StrongHashSpec([1])
 
 
-@pytest.mark.parametrize("of_file", [True, False])
-def test_words_of_ids(vocabulary, of_file):
-    def build():
-        table = (
-            lookup.index_to_string_table_from_file(vocabulary, default_value="?")
-            if of_file
-            else lookup.index_to_string_table_from_tensor(WORDS, default_value="?")
-        )
-        return table.lookup(tf.constant([2, 0, 3], tf.int64))
-
-    assert run(build).tolist() == [b"sat", b"the", b"?"]
-
-
-def test_functions_without_a_table():
-    def build():
-        return (
-            lookup.index_to_string(tf.constant([1, 9], tf.int64), WORDS),
-            lookup.string_to_index(tf.constant(["cat", "dog"]), WORDS),
-            lookup.string_to_index_table_from_tensor(WORDS).lookup(tf.constant(["sat"])),
-        )
-
-    words, ids, others = run(build)
-    assert words.tolist() == [b"cat", b"UNK"]
-    assert ids.tolist() == [1, -1]
-    assert others.tolist() == [2]
-
-
-def test_hash_table_has_its_old_arguments_and_init():
-    with tf.Graph().as_default(), v1.Session() as session:
-        initializer = v1.lookup.KeyValueTensorInitializer(["a", "b"], [1.5, 2.5])
-        table = lookup.HashTable(initializer, -1.0, "shared", "name")
-        values = table.lookup(tf.constant(["b", "c"]))
+def test_hash_table_has_its_old_arguments_and_init(graph):
+    initializer = v1.lookup.KeyValueTensorInitializer(["a", "b"], [1.5, 2.5])
+    table = lookup.HashTable(initializer, -1.0, "shared", "name")
+    values = table.lookup(tf.constant(["b", "c"]))
+    assert table.initializer in v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)
+    with v1.Session() as session:
         session.run(table.init)
         assert session.run(values).tolist() == [2.5, -1.0]
-        assert table.initializer in v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,6 @@ def example(**features):
     return made.SerializeToString()
 
 
-def write(path, *examples):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for each in examples:
-            writer.write(each)
-    return str(path)
-
-
 def decode(serialized, keys, handlers, items=None):
     decoder = slim.tfexample_decoder.TFExampleDecoder(keys, handlers)
     return decoder.decode(serialized, items)
@@ -52,23 +45,8 @@ def test_pictures_are_decoded(kind, evaluate):
     serialized = example(image__encoded=encoded, image__format=kind.encode())
     handler = slim.tfexample_decoder.Image(shape=[2, 3, 3])
     (image,) = decode(serialized, keys, {"image": handler}, ["image"])
-    assert image.shape == [2, 3, 3]
-    assert image.dtype == tf.uint8
-    found = evaluate(image)
-    np.testing.assert_allclose(found, PICTURE, atol=40 if kind == "jpeg" else 0)
-
-
-def test_several_pictures_and_gray_ones_are_decoded(evaluate):
-    encoded = evaluate(tf.io.encode_png(PICTURE))
-    keys = {
-        "several": v1.FixedLenFeature([2], tf.string),
-        "image/format": v1.FixedLenFeature((), tf.string, default_value="png"),
-    }
-    made = tf.train.Example()
-    made.features.feature["several"].bytes_list.value.extend([encoded, encoded])
-    handler = slim.tfexample_decoder.Image("several", channels=1, repeated=True)
-    (images,) = decode(made.SerializeToString(), keys, {"i": handler})
-    assert evaluate(images).shape == (2, 2, 3, 1)
+    assert (image.shape, image.dtype) == ([2, 3, 3], tf.uint8)
+    np.testing.assert_allclose(evaluate(image), PICTURE, atol=40 if kind == "jpeg" else 0)
 
 
 def test_items_are_handled(evaluate):
@@ -96,8 +74,9 @@ def test_items_are_handled(evaluate):
 @pytest.fixture
 def records(tmp_path):
     for shard in range(2):
-        numbers = [example(n=[10 * shard + i]) for i in range(3)]
-        write(tmp_path / f"data-{shard}", *numbers)
+        with tf.io.TFRecordWriter(str(tmp_path / f"data-{shard}")) as writer:
+            for number in range(3):
+                writer.write(example(n=[10 * shard + number]))
     decoder = slim.tfexample_decoder.TFExampleDecoder(
         {"n": v1.FixedLenFeature([], tf.int64)}, {"n": slim.tfexample_decoder.Tensor("n")}
     )
@@ -116,35 +95,17 @@ def test_provider_reads_each_record_once_an_epoch(records, num_readers):
     provider = slim.dataset_data_provider.DatasetDataProvider(
         records, num_readers=num_readers, shuffle=False, num_epochs=1, record_key="key"
     )
-    number, key = provider.get(["n", "key"])
-    found = read([number, key], 6)
-    assert sorted(int(each) for each, _ in found) == [0, 1, 2, 10, 11, 12]
-    assert len({each for _, each in found}) == 6
     assert list(provider.list_items()) == ["n", "key"]
     assert provider.num_samples() == 6
-
-
-def test_batches_are_fetched_ahead(records):
-    provider = slim.dataset_data_provider.DatasetDataProvider(records, shuffle=True, seed=1)
-    batch = v1.train.batch(provider.get(["n"]), 2)
-    queue = slim.prefetch_queue.prefetch_queue({"n": batch}, capacity=3, dynamic_pad=False)
-    assert read(queue.dequeue(), 2)[0]["n"].shape == (2,)
-
-
-def test_files_are_found_and_read(records, tmp_path):
-    files = slim.parallel_reader.get_data_files(records.data_sources)
-    assert sorted(files) == [str(tmp_path / f"data-{shard}") for shard in range(2)]
-    with pytest.raises(ValueError, match="No data files found"):
-        slim.parallel_reader.get_data_files(str(tmp_path / "none*"))
-    _, value = slim.parallel_reader.parallel_read(
-        files, v1.TFRecordReader, num_epochs=1, num_readers=2, shuffle=False
-    )
-    assert len(read(value, 6)) == 6
+    number, key = provider.get(["n", "key"])
+    queue = slim.prefetch_queue.prefetch_queue([number, tf.ensure_shape(key, [])], capacity=3)
+    found = read(queue.dequeue(), 6)
+    assert sorted(int(each) for each, _ in found) == [0, 1, 2, 10, 11, 12]
+    assert len({each for _, each in found}) == 6
 
 
 def test_variables_are_listed(capsys):
     slim.fully_connected(tf.ones([2, 3]), 4, scope="fc")
     assert slim.model_analyzer.analyze_vars(v1.trainable_variables(), print_info=True) == (16, 64)
-    assert "fc/weights:0 (float32_ref 3x4) [12, bytes: 48]".replace("_ref", "") in (
-        capsys.readouterr().out.replace("_ref", "")
-    )
+    told = capsys.readouterr().out.replace("_ref", "")
+    assert "fc/weights:0 (float32 3x4) [12, bytes: 48]" in told

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.compat import contrib
 from replicate.compat.absent import is_absent
 from replicate.compat.old_modules import old_module
 
@@ -11,11 +12,6 @@ v1 = tf.compat.v1
 CONTRIB = old_module("tf.contrib", "replicate.v1")
 DRAWS = np.random.default_rng(0)
 LOGITS = DRAWS.normal(size=[3, 4]).astype("f4")
-
-
-def run(build):
-    with tf.Graph().as_default(), v1.Session() as session:
-        return session.run(build())
 
 
 def rows(dataset):
@@ -28,6 +24,14 @@ def rows(dataset):
                 found.append(session.run(iterator).tolist())
             except tf.errors.OutOfRangeError:
                 return found
+
+
+def test_a_package_is_imported_when_it_is_asked_for(run_python):
+    code = "from replicate.compat import contrib; print(contrib.distribute.DistributeConfig())"
+    assert run_python(code).out.startswith("DistributeConfig(train_distribute=None")
+    for name in ("nothing", "_private"):
+        with pytest.raises(AttributeError, match=f"contrib' has no attribute '{name}'"):
+            getattr(contrib, name)
 
 
 def test_batches_of_one_size():
@@ -43,20 +47,22 @@ def test_batches_of_one_size():
         assert rows(CONTRIB.data.Dataset.range(2)) == [0, 1]
 
 
-def test_flipped_cross_entropies():
+def test_flipped_cross_entropies(graph, evaluate):
     labels = DRAWS.dirichlet(np.ones(4), size=3).astype("f4")
     log_shares = LOGITS - np.log(np.exp(LOGITS).sum(1, keepdims=True))
-    flipped = CONTRIB.nn.deprecated_flipped_softmax_cross_entropy_with_logits
-    np.testing.assert_allclose(
-        run(lambda: flipped(LOGITS, labels)), -(labels * log_shares).sum(1), rtol=1e-5
-    )
-    sparse = CONTRIB.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits
-    np.testing.assert_allclose(
-        run(lambda: sparse(LOGITS, [0, 3, 1])), -log_shares[range(3), [0, 3, 1]], rtol=1e-5
-    )
-    sigmoid = CONTRIB.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits
-    expected = np.log1p(np.exp(LOGITS)) - labels * LOGITS
-    np.testing.assert_allclose(run(lambda: sigmoid(LOGITS, labels)), expected, rtol=1e-5)
+    nn = CONTRIB.nn
+    flipped = [
+        nn.deprecated_flipped_softmax_cross_entropy_with_logits(LOGITS, labels),
+        nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits(LOGITS, [0, 3, 1]),
+        nn.deprecated_flipped_sigmoid_cross_entropy_with_logits(LOGITS, labels),
+    ]
+    expected = [
+        -(labels * log_shares).sum(1),
+        -log_shares[range(3), [0, 3, 1]],
+        np.log1p(np.exp(LOGITS)) - labels * LOGITS,
+    ]
+    for found, wanted in zip(evaluate(flipped), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_summaries_have_whole_tags():
@@ -93,51 +99,48 @@ def test_gradients_are_clipped_together():
         assert optimizer.get_slot(x, "momentum") is momentum.get_slot(x, "momentum")
 
 
-def test_constants_and_windows():
+def test_constants_and_windows(graph, evaluate):
     assert CONTRIB.util.constant_value(tf.constant([1, 2])).tolist() == [1, 2]
-    window = run(lambda: CONTRIB.signal.hann_window(4))
+    window = evaluate(CONTRIB.signal.hann_window(4))
     np.testing.assert_allclose(window, [0, 0.5, 1, 0.5], atol=1e-6)
     signal = DRAWS.normal(size=16).astype("f4")
-    found = run(lambda: CONTRIB.signal.stft(signal, 8, 4, window_fn=None))
+    found = evaluate(CONTRIB.signal.stft(signal, 8, 4, window_fn=None))
     np.testing.assert_allclose(found[1], np.fft.rfft(signal[4:12]), atol=1e-5)
-    with tf.Graph().as_default():
-        assert not CONTRIB.eager.in_eager_mode()
+    assert not CONTRIB.eager.in_eager_mode()
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("rnn.python.ops.core_rnn_cell", "LSTMBlockCell"),
-        ("seq2seq.python.ops.beam_search_decoder", "BeamSearchDecoder"),
-        ("crf.python.ops.crf", "crf_decode"),
-        ("lookup.lookup_ops", "HashTable"),
-        ("legacy_seq2seq.python.ops.seq2seq", "rnn_decoder"),
-        ("learn.python.learn.learn_runner", "run"),
-        ("learn.python.learn.estimators.run_config", "RunConfig"),
-        ("learn.python.learn.estimators.model_fn", "ModeKeys"),
-        ("learn.python.learn.utils.saved_model_export_utils", "make_export_strategy"),
-        ("learn.python.learn.datasets.base", "load_csv_with_header"),
-        ("learn.python.learn.experiment", "Experiment"),
-        ("tpu.python.tpu.tpu_config", "TPUConfig"),
-        ("tpu.python.tpu.tpu_estimator", "TPUEstimator"),
-        ("tpu.python.tpu.tpu_optimizer", "CrossShardOptimizer"),
-        ("tpu.python.tpu.bfloat16", "bfloat16_scope"),
-        ("tpu.python.tpu.tpu_function", "get_tpu_context"),
-        ("opt.python.training.lazy_adam_optimizer", "LazyAdamOptimizer"),
-        ("data.python.ops.batching", "map_and_batch"),
-        ("estimator.python.estimator.extenders", "add_metrics"),
-        ("cluster_resolver.python.training.tpu_cluster_resolver", "TPUClusterResolver"),
-    ],
-)
-def test_private_modules_have_the_public_names(path, name):
-    value = CONTRIB
-    for part in (*path.split("."), name):
-        value = getattr(value, part)
-    assert not is_absent(value)
-    public = getattr(getattr(CONTRIB, path.partition(".")[0]), name, None)
-    if path != "learn.python.learn.learn_runner" and not is_absent(public):
-        assert value is public or path.endswith(("utils", "base"))
+# Private modules, each with a public name of its package.
+PRIVATE = {
+    "rnn.python.ops.core_rnn_cell": "LSTMBlockCell",
+    "seq2seq.python.ops.beam_search_decoder": "BeamSearchDecoder",
+    "crf.python.ops.crf": "crf_decode",
+    "lookup.lookup_ops": "HashTable",
+    "legacy_seq2seq.python.ops.seq2seq": "rnn_decoder",
+    "learn.python.learn.learn_runner": "run",
+    "learn.python.learn.estimators.run_config": "RunConfig",
+    "learn.python.learn.estimators.model_fn": "ModeKeys",
+    "learn.python.learn.utils.saved_model_export_utils": "make_export_strategy",
+    "learn.python.learn.datasets.base": "load_csv_with_header",
+    "learn.python.learn.experiment": "Experiment",
+    "tpu.python.tpu.tpu_config": "TPUConfig",
+    "tpu.python.tpu.tpu_estimator": "TPUEstimator",
+    "tpu.python.tpu.tpu_optimizer": "CrossShardOptimizer",
+    "tpu.python.tpu.bfloat16": "bfloat16_scope",
+    "opt.python.training.lazy_adam_optimizer": "LazyAdamOptimizer",
+    "data.python.ops.batching": "map_and_batch",
+    "estimator.python.estimator.extenders": "add_metrics",
+    "cluster_resolver.python.training.tpu_cluster_resolver": "TPUClusterResolver",
+}
 
 
-def test_there_are_no_shards_without_a_tpu():
-    assert CONTRIB.tpu.python.tpu.tpu_function.get_tpu_context().number_of_shards is None
+def test_private_modules_have_the_public_names():
+    for path, name in PRIVATE.items():
+        value = CONTRIB
+        for part in (*path.split("."), name):
+            value = getattr(value, part)
+        assert not is_absent(value), path
+        public = getattr(getattr(CONTRIB, path.partition(".")[0]), name, None)
+        if not path.endswith(("learn_runner", "utils", "base")) and not is_absent(public):
+            assert value is public, path
+    context = CONTRIB.tpu.python.tpu.tpu_function.get_tpu_context()
+    assert context.number_of_shards is None

@@ -47,10 +47,8 @@ def test_summaries_are_written_in_each_nth_step(tmp_path):
     by_tag = {(each, tag): value for each, tag, value in found}
     assert by_tag[2, "scope/loss"].simple_value == 6
     assert by_tag[0, "net/net/weights"].histo.sum == 3
-    assert (by_tag[0, "picture/image"].image.height, by_tag[0, "picture/image"].image.width) == (
-        2,
-        3,
-    )
+    picture = by_tag[0, "picture/image"].image
+    assert (picture.height, picture.width) == (2, 3)
     assert by_tag[0, "sound/audio"].audio.sample_rate == 8000
     np.testing.assert_array_equal(tf.make_ndarray(by_tag[0, "any"].tensor), [5, 6])
 
@@ -78,8 +76,5 @@ def test_writer_without_a_folder_writes_nothing():
     with summary.create_file_writer(None).as_default(), summary.always_record_summaries():
         summary.scalar("loss", 1.0, step=1)
     assert summary.summary_writer_initializer_op() == []
-
-
-def test_folder_of_an_evaluation():
     assert summary.eval_dir("model") == "model/eval"
     assert summary.eval_dir("model", "test") == "model/eval_test"

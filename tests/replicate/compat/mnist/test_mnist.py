@@ -1,5 +1,6 @@
 """The digits of tensorflow.examples.tutorials.mnist, from local files."""
 
+import functools
 import gzip
 
 import numpy as np
@@ -12,6 +13,7 @@ v1 = tf.compat.v1
 DRAWS = np.random.default_rng(0)
 IMAGES = DRAWS.integers(0, 256, size=[12, 28, 28]).astype("u1")
 LABELS = np.arange(12, dtype="u1") % 10
+ONE_HOT = np.eye(10)[LABELS]
 
 
 def idx(kind, values):
@@ -37,7 +39,7 @@ def test_three_parts(folder):
     data = input_data.read_data_sets(folder, one_hot=True, validation_size=4)
     assert [each.num_examples for each in data] == [8, 4, 3]
     np.testing.assert_allclose(data.validation.images, IMAGES[:4].reshape(4, 784) / 255, rtol=1e-6)
-    np.testing.assert_array_equal(data.test.labels, np.eye(10)[:3])
+    np.testing.assert_array_equal(data.test.labels, ONE_HOT[:3])
     raw = input_data.read_data_sets(folder, dtype=tf.uint8, reshape=False, validation_size=0).train
     np.testing.assert_array_equal(raw.images, IMAGES[..., None])
     np.testing.assert_array_equal(raw.labels, LABELS)
@@ -58,29 +60,33 @@ def test_batches_give_each_image_once_an_epoch(folder):
 
 
 def test_messages(tmp_path, folder):
-    with pytest.raises(FileNotFoundError, match=r"no train-images-idx3-ubyte\.gz in .*downloaded"):
-        input_data.read_data_sets(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=r"validation_size must be in \[0, 12\], got 13"):
-        input_data.read_data_sets(folder, validation_size=13)
-    with pytest.raises(ValueError, match="fake_data=True"):
-        input_data.DataSet(IMAGES, LABELS, fake_data=True)
-    with pytest.raises(TypeError, match="int32"):
-        input_data.DataSet(IMAGES, LABELS, dtype=tf.int32)
-    with pytest.raises(ValueError, match="12 images and 3 labels"):
-        input_data.DataSet(IMAGES, LABELS[:3])
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"nonsense"))
-    with pytest.raises(ValueError, match="no IDX file"):
-        input_data.read_data_sets(str(tmp_path))
+    def data(labels=LABELS, **settings):
+        return input_data.DataSet(IMAGES, labels, **settings)
+
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"nonsense"))
+    read = input_data.read_data_sets
+    for call, error, message in (
+        (lambda: read(str(tmp_path / "none")), FileNotFoundError, r"no train-.*gz in .*downloaded"),
+        (lambda: read(folder, validation_size=13), ValueError, r"must be in \[0, 12\], got 13"),
+        (lambda: read(str(tmp_path / "bad")), ValueError, "no IDX file"),
+        (lambda: data(fake_data=True), ValueError, "fake_data=True"),
+        (lambda: data(dtype=tf.int32), TypeError, "int32"),
+        (lambda: data(LABELS[:3]), ValueError, "12 images and 3 labels"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
-def test_open_files(folder, tmp_path):
-    path = tmp_path / "labels.gz"
-    path.write_bytes(gzip.compress(idx(2049, LABELS)))
-    with open(path, "rb") as file:
-        assert input_data.extract_labels(file, one_hot=True)[3].tolist() == np.eye(10)[3].tolist()
-    path.write_bytes(gzip.compress(idx(2051, IMAGES)))
-    with open(path, "rb") as file:
-        assert input_data.extract_images(file).shape == (12, 28, 28, 1)
+def test_open_files(tmp_path):
+    path = tmp_path / "file.gz"
+    for kind, values, read, expected in (
+        (2049, LABELS, functools.partial(input_data.extract_labels, one_hot=True), ONE_HOT),
+        (2051, IMAGES, input_data.extract_images, IMAGES[..., None]),
+    ):
+        path.write_bytes(gzip.compress(idx(kind, values)))
+        with open(path, "rb") as file:
+            np.testing.assert_array_equal(read(file), expected)
 
 
 def test_network_in_four_steps():

@@ -33,17 +33,16 @@ def found(old):
     return getattr(old_module(package, "replicate.v1"), name)
 
 
-def test_rows_with_a_replacement_lead_to_it():
+def test_rows_with_a_replacement_lead_to_it_and_others_have_advice():
     replaced = [row for row in TABLE.values() if row.new and not row.new.startswith(OPTIONAL)]
     names = [row.old.removesuffix(".*") for row in replaced]
     assert len(names) > 300
     assert [old for old in names if is_absent(found(old))] == []
-
-
-def test_rows_without_a_replacement_have_advice():
     lost = [row for row in TABLE.values() if row.new is None]
     assert lost
     assert [row.old for row in lost if not row.difference.endswith(".")] == []
+    assert all(is_old_module(f"{PRIVATE}.{name}") for name in PRIVATE_MODULES)
+    assert not is_old_module(f"{PRIVATE}.nothing")
 
 
 def test_every_public_name_that_tf_estimator_had_is_in_the_table():
@@ -55,21 +54,15 @@ def test_every_public_name_that_tf_estimator_had_is_in_the_table():
     assert names_below("tf.contrib.estimator") >= HEAD_FUNCTIONS
 
 
-def test_every_private_module_is_one():
-    assert all(is_old_module(f"{PRIVATE}.{name}") for name in PRIVATE_MODULES)
-    assert not is_old_module(f"{PRIVATE}.nothing")
-
-
 def test_closest_package_counts():
     assert row_of("tf.contrib.distribute.Monitor").old == "tf.contrib.distribute.*"
     assert row_of("tf.contrib.anything.at_all").old == "tf.contrib.*"
     assert row_of("tf.estimator.Nothing") is None
 
 
-def names_of_guide(page):
+def names_of_guide(text):
     """Old names in the first column of the tables of a guide."""
-    text = (ROOT / "docs" / "howto" / page).read_text()
-    for line in re.findall(r"^\| `(tf\..*?) \|", f"{text}", re.MULTILINE):
+    for line in re.findall(r"^\| `(tf\..*?) \|", text, re.MULTILINE):
         first = re.match(r"(tf\.(?:contrib|estimator)\.(?:\w+\.)*)(\w+)(?=[`(])", line)
         if first:
             yield first[1] + first[2]
@@ -86,13 +79,15 @@ def write_names():
     return module
 
 
-@pytest.mark.parametrize(
-    "page", ["from_tf_estimator.md", "from_contrib.md", "from_tensorflow_kfac.md"]
-)
-def test_tables_of_the_guides_are_those_of_the_data(write_names, page):
+@pytest.mark.parametrize("guide", ["tf_estimator", "contrib", "tensorflow_kfac"])
+def test_tables_of_the_guides_are_those_of_the_data(write_names, guide):
+    page = f"from_{guide}.md"
     text = (ROOT / "docs" / "howto" / page).read_text()
     assert len(write_names.MARKED.findall(text)) >= 2
     assert write_names.written(text, page) == text, "run `python tools/write_names.py`"
+    names = sorted(set(names_of_guide(text)))
+    assert len(names) >= (4 if guide != "tensorflow_kfac" else 0)
+    assert [name for name in names if row_of(name) is None] == []
 
 
 def test_every_row_is_in_a_guide(write_names):
@@ -122,24 +117,14 @@ def test_plain_names_have_rows(write_names):
     assert [old for old in names if row_of(old) is None] == []
 
 
-def test_mark_of_an_unknown_package_is_an_error(write_names):
-    with pytest.raises(ValueError, match=r"No row of the table of old names begins with 'tf.none'"):
-        write_names.table_of("tf.none", "page.md")
-
-
-def test_cells_mark_code(write_names):
+def test_cells_mark_code_and_unknown_packages_are_errors(write_names):
     assert write_names.as_code("Use tf.train.X, or a|b.") == r"Use `tf.train.X`, or a\|b."
     assert write_names.as_code("Use `x` of tf.train.") == "Use `x` of tf.train."
+    with pytest.raises(ValueError, match=r"No row of the table of old names begins with 'tf.none'"):
+        write_names.table_of("tf.none", "page.md")
 
 
 def test_defaults_that_differ_are_those_of_v1():
     tree = ast.parse((ROOT / "replicate" / "v1.py").read_text())
     made = {each.name for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef)}
     assert {name for name in made if not name.startswith("_")} == V1_DEFAULTS
-
-
-@pytest.mark.parametrize("page", ["from_tf_estimator.md", "from_contrib.md"])
-def test_every_name_of_the_guides_is_in_the_table(page):
-    names = sorted(set(names_of_guide(page)))
-    assert len(names) >= 4
-    assert [name for name in names if row_of(name) is None] == []

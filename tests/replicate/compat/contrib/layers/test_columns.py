@@ -25,55 +25,31 @@ def features():
     return {**tensors, "i": tf.cast(tensors["i"], tf.int64)}
 
 
-def vocabulary(tmp_path):
+def test_columns_give_their_numbers(tmp_path, evaluate):
     path = tmp_path / "words"
     path.write_text("a\nc\n")
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: layers.real_valued_column("n", normalizer=lambda x: 2 * x), [[1], [4]]),
-        (lambda: layers.real_valued_column("pair", 2), [[1, 2], [3, 4]]),
+    keys, of_file = layers.sparse_column_with_keys, layers.sparse_column_with_vocabulary_file
+    halves = layers.bucketized_column(layers.real_valued_column("n"), [1.0, 0.0])
+    weighted = layers.weighted_sparse_column(keys("word", ["x", "z"]), "weight")
+    cases = [
+        (layers.real_valued_column("n", normalizer=lambda x: 2 * x), [[1], [4]]),
+        (layers.real_valued_column("pair", 2), [[1, 2], [3, 4]]),
+        (halves, [[0, 1, 0], [0, 0, 1]]),
         (
-            lambda: layers.one_hot_column(
-                layers.bucketized_column(layers.real_valued_column("n"), [1.0, 0.0])
-            ),
-            [[0, 1, 0], [0, 0, 1]],
-        ),
-        (
-            lambda: layers.one_hot_column(layers.sparse_column_with_integerized_feature("i", 5)),
+            layers.sparse_column_with_integerized_feature("i", 5),
             [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]],
         ),
-        (
-            lambda: layers.one_hot_column(layers.sparse_column_with_keys("word", ["x", "y"])),
-            [[1, 0], [0, 0]],
-        ),
-        (
-            lambda: layers.one_hot_column(
-                layers.weighted_sparse_column(
-                    layers.sparse_column_with_keys("word", ["x", "z"]), "weight"
-                )
-            ),
-            [[2, 0], [0, 3]],
-        ),
-    ],
-)
-def test_columns_give_their_numbers(make, expected, evaluate):
-    inputs = layers.input_from_feature_columns(features(), [make()])
-    np.testing.assert_allclose(evaluate(inputs), expected)
-
-
-def test_vocabulary_files_have_buckets_or_a_default(tmp_path, evaluate):
-    path = vocabulary(tmp_path)
-    known = layers.sparse_column_with_vocabulary_file("line", path, vocab_size=2)
-    buckets = layers.sparse_column_with_vocabulary_file("line", path, 1, 2)
-    one_hot = [layers.one_hot_column(column) for column in (known, buckets)]
-    first = layers.input_from_feature_columns(features(), one_hot[:1])
-    np.testing.assert_array_equal(evaluate(first), [[1, 0], [0, 0]])
-    second = layers.input_from_feature_columns(features(), one_hot[1:])
-    np.testing.assert_array_equal(evaluate(second), [[1, 0, 0], [0, 0, 1]])
+        (keys("word", ["x", "y"]), [[1, 0], [0, 0]]),
+        (weighted, [[2, 0], [0, 3]]),
+        (of_file("line", str(path), vocab_size=2), [[1, 0], [0, 0]]),
+        (of_file("line", str(path), 1, 2), [[1, 0, 0], [0, 0, 1]]),
+    ]
+    columns = [
+        column if i < 2 else layers.one_hot_column(column) for i, (column, _) in enumerate(cases)
+    ]
+    inputs = [layers.input_from_feature_columns(features(), [column]) for column in columns]
+    for found, (_, expected) in zip(evaluate(inputs), cases, strict=True):
+        np.testing.assert_allclose(found, expected)
 
 
 def test_embeddings_and_crosses_have_the_variables_of_tensorflow_1(evaluate):
@@ -138,15 +114,15 @@ def test_columns_are_parsed_and_inferred(evaluate):
     assert [(each.key, each.shape) for each in both] == [("a", (1,)), ("b", (1,))]
 
 
+number, hashed = layers.real_valued_column, layers.sparse_column_with_hash_bucket
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: layers.real_valued_column("n", None), "dimension=None"),
-        (lambda: layers.sparse_column_with_hash_bucket("n", 9, "mean"), "combiner='mean'"),
-        (
-            lambda: layers.sparse_column_with_hash_bucket("n", 9, hash_keys=[1, 2]),
-            r"hash_keys=\[1, 2\]",
-        ),
+        (lambda: number("n", None), "dimension=None"),
+        (lambda: hashed("n", 9, "mean"), "combiner='mean'"),
+        (lambda: hashed("n", 9, hash_keys=[1, 2]), r"hash_keys=\[1, 2\]"),
         (
             lambda: layers.sparse_column_with_integerized_feature("n", 9, dtype=tf.float32),
             "an integer type",
@@ -154,10 +130,7 @@ def test_columns_are_parsed_and_inferred(evaluate):
         (lambda: layers.sparse_column_with_vocabulary_file("n", "f"), "needs vocab_size"),
         (lambda: layers.crossed_column(["a", "b"], 9, ckpt_to_load_from="x"), "ckpt_to_load_from"),
         (lambda: layers.shared_embedding_columns([], 9), "got no columns"),
-        (
-            lambda: layers.check_feature_columns([layers.real_valued_column("n")] * 2),
-            r"two of \['n'\]",
-        ),
+        (lambda: layers.check_feature_columns([number("n")] * 2), r"two of \['n'\]"),
         (
             lambda: layers.infer_real_valued_columns(v1.placeholder(tf.float32)),
             "needs the shape of the feature ''",

@@ -9,8 +9,10 @@ from replicate.compat.contrib import learn
 from replicate.compat.contrib.learn import datasets, monitors
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("plain_sessions")
 X = np.random.default_rng(0).normal(size=[64, 2]).astype("f4")
 Y = (X[:, 0] > 0).astype("i4")
+COLUMNS = [tf.feature_column.numeric_column("x", (2,))]
 
 
 def config(folder):
@@ -29,49 +31,33 @@ def test_classifier_on_arrays(tmp_path):
     shares = np.array(classifier.predict_proba(X, as_iterable=False))
     np.testing.assert_array_equal(classes, np.argmax(shares, 1))
     np.testing.assert_allclose(np.mean(classes == Y), results["accuracy"], rtol=1e-6)
-    assert set(next(classifier.predict(X, outputs=["logits"]))) == {"logits"}
+    assert set(next(classifier.predict(X[:1], outputs=["logits"]))) == {"logits"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        (learn.LinearRegressor, {}),
-        pytest.param(learn.DNNRegressor, {"hidden_units": [4]}, marks=pytest.mark.slow),
-        pytest.param(
-            learn.DNNLinearCombinedRegressor, {"dnn_hidden_units": [4]}, marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_regressors(kind, arguments, tmp_path):
-    columns = learn.infer_real_valued_columns_from_input({"x": X})
-    if kind is learn.DNNLinearCombinedRegressor:
-        arguments = {**arguments, "dnn_feature_columns": columns, "linear_feature_columns": columns}
-    else:
-        arguments = {**arguments, "feature_columns": columns}
-    regressor = kind(config=config(tmp_path), **arguments)
+def test_regressor_on_arrays(tmp_path):
+    regressor = learn.LinearRegressor(COLUMNS, config=config(tmp_path))
     target = X.sum(1)
-    regressor.fit({"x": X}, target, steps=30, batch_size=64)
+    regressor.fit({"x": X}, target, steps=5, batch_size=64)
     scores = np.array(list(regressor.predict({"x": X})))
     found = regressor.evaluate({"x": X}, target)
     np.testing.assert_allclose(found["loss"], np.mean((scores - target) ** 2), rtol=1e-4)
 
 
-@pytest.mark.slow
-def test_combined_and_linear_classifiers(tmp_path):
-    columns = [tf.feature_column.numeric_column("x", (2,))]
-    for number, classifier in enumerate(
-        (
-            learn.LinearClassifier(columns, config=config(tmp_path / "a")),
-            learn.DNNLinearCombinedClassifier(
-                config=config(tmp_path / "b"),
-                linear_feature_columns=columns,
-                dnn_feature_columns=columns,
-                dnn_hidden_units=[4],
-            ),
-        )
+def test_other_estimators_have_the_parts_of_their_models(tmp_path, graph):
+    v1.train.create_global_step()
+    wide = {"linear_feature_columns": COLUMNS}
+    both = {**wide, "dnn_feature_columns": COLUMNS, "dnn_hidden_units": [4]}
+    for made, parts in (
+        (learn.LinearClassifier(COLUMNS), {"linear"}),
+        (learn.DNNRegressor([4], COLUMNS), {"dnn"}),
+        (learn.DNNLinearCombinedClassifier(**both), {"linear", "dnn"}),
+        (learn.DNNLinearCombinedRegressor(**both), {"linear", "dnn"}),
     ):
-        classifier.fit({"x": X}, Y, steps=20)
-        assert classifier.evaluate({"x": X}, Y)["accuracy"] > 0.7, number
+        before = len(v1.trainable_variables())
+        with v1.variable_scope(f"model_{before}"):
+            spec = made.model_fn({"x": tf.constant(X)}, tf.constant(Y[:, None]), "train", None)
+        names = [each.op.name.split("/")[1] for each in v1.trainable_variables()[before:]]
+        assert (spec.train_op is not None, set(names)) == (True, parts)
 
 
 def model_fn(inputs, targets, mode, params):
@@ -82,18 +68,16 @@ def model_fn(inputs, targets, mode, params):
         loss = v1.losses.mean_squared_error(targets, predictions)
         step = v1.train.get_or_create_global_step()
         train_op = v1.train.GradientDescentOptimizer(params["rate"]).minimize(loss, step)
-    if params["tuple"]:
+    if mode == "eval":
         return predictions, loss, train_op
     return learn.ModelFnOps(mode, predictions, loss, train_op)
 
 
-@pytest.mark.parametrize("is_tuple", [True, False])
-def test_model_fn_of_any_names(is_tuple, tmp_path):
-    params = {"rate": 0.1, "tuple": is_tuple}
+def test_model_fn_of_any_names(tmp_path):
     estimator = learn.Estimator(
         model_fn,
         config=config(tmp_path),
-        params=params,
+        params={"rate": 0.1},
         feature_engineering_fn=lambda features, labels: ({"": 2 * features[""]}, labels),
     )
     target = X.sum(1).astype("f4")
@@ -106,11 +90,9 @@ def test_model_fn_of_any_names(is_tuple, tmp_path):
         X, target, metrics={"error": v1.metrics.mean_absolute_error}, batch_size=64
     )["error"]
     np.testing.assert_allclose(error, np.abs(2 * X @ w - target).mean(), rtol=1e-4)
-    path = estimator.export_savedmodel(
-        str(tmp_path / "exports"),
-        learn.build_default_serving_input_fn({"": tf.TensorSpec([None, 2], tf.float32, "x")}),
-    )
-    assert path
+    serving = {"": tf.TensorSpec([None, 2], tf.float32, "x")}
+    receiver = learn.build_default_serving_input_fn(serving)
+    assert estimator.export_savedmodel(str(tmp_path / "exports"), receiver)
 
 
 def test_validation_monitor_stops_early(tmp_path):
@@ -125,7 +107,7 @@ def test_validation_monitor_stops_early(tmp_path):
     watch = monitors.ValidationMonitor(
         X, np.ones(64, "f4"), every_n_steps=1, early_stopping_rounds=20
     )
-    estimator.fit(X, np.ones(64, "f4"), steps=200, monitors=[watch])
+    estimator.fit(X, np.ones(64, "f4"), steps=100, monitors=[watch])
     assert watch.early_stopped
     assert (watch.best_step, watch.best_value) == (0, 1)
     assert estimator.get_variable_value("global_step") < 60
@@ -160,10 +142,7 @@ def test_monitors_are_hooks():
             lambda: learn.LinearRegressor([], embedding_lr_multipliers={}),
             "LinearRegressor got .'embedding_lr_multipliers'.",
         ),
-        (
-            lambda: learn.Estimator(model_fn, params={}).fit(),
-            "fit takes x or .* got neither",
-        ),
+        (lambda: learn.Estimator(model_fn, params={}).fit(), "fit takes x or .* got neither"),
         (
             lambda: learn.Estimator(model_fn, params={}).evaluate(X, Y, max),
             "evaluate takes x or input_fn, got both",
@@ -187,3 +166,17 @@ def test_csv_files(tmp_path):
     assert datasets.maybe_download("data.csv", str(tmp_path), "") == str(path)
     with pytest.raises(FileNotFoundError, match="nothing is downloaded"):
         datasets.maybe_download("none.csv", str(tmp_path), "http://localhost")
+
+
+def test_run_config_has_its_defaults_and_makes_a_session_config():
+    config = learn.RunConfig()
+    assert (config.save_checkpoints_secs, config.tf_random_seed) == (600, None)
+    assert config.replace(model_dir="runs/other").model_dir == "runs/other"
+    config = learn.RunConfig(gpu_memory_fraction=0.5, num_cores=3, save_checkpoints_steps=7)
+    assert isinstance(config, replicate.RunConfig)
+    options = config.session_config
+    assert options.gpu_options.per_process_gpu_memory_fraction == 0.5
+    assert options.intra_op_parallelism_threads == options.inter_op_parallelism_threads == 3
+    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (7, None)
+    with pytest.raises(ValueError, match=r"master='grpc://a:1'.*TF_CONFIG"):
+        learn.RunConfig("grpc://a:1")

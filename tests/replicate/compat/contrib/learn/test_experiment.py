@@ -9,6 +9,7 @@ from replicate.compat.contrib import learn
 from replicate.compat.contrib.learn import learn_runner
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("plain_sessions")
 
 
 def model_fn(features, labels, mode):
@@ -76,12 +77,6 @@ def test_train_and_evaluate_evaluates_checkpoints_and_exports(tmp_path):
     assert len(list((tmp_path / "export" / "Servo").iterdir())) == 1
 
 
-def test_frequency_0_evaluates_once(tmp_path):
-    results, exports = experiment(tmp_path, min_eval_frequency=0).train_and_evaluate()
-    assert (results["global_step"], exports) == (4, [])
-    assert set(evaluated(tmp_path)) == {4}
-
-
 def test_steps_and_evaluations_in_turn(tmp_path):
     seen = []
 
@@ -99,7 +94,7 @@ def test_train_evaluate_and_follow(tmp_path):
     hook = v1.train.StopAtStepHook(num_steps=3)
     made = experiment(tmp_path, continuous_eval_throttle_secs=0, eval_delay_secs=0)
     made.extend_train_hooks([hook])
-    made.train()
+    learn_runner.run(lambda path: made, str(tmp_path), schedule="train")
     assert made.evaluate(name="now")["global_step"] == 3
     results, _ = made.continuous_eval(continuous_eval_predicate_fn=lambda results: not results)
     assert results["global_step"] == 3
@@ -110,18 +105,15 @@ def test_train_evaluate_and_follow(tmp_path):
     assert (made.train_steps, made.eval_steps, made.eval_metrics) == (4, 1, None)
 
 
-def test_test_makes_one_step(tmp_path):
+def test_test_makes_one_step_and_frequency_0_evaluates_once(tmp_path):
     calls = []
     strategy = learn.ExportStrategy("mine", lambda estimator, path: calls.append(path))
-    made = experiment(tmp_path, export_strategies=strategy)
+    made = experiment(tmp_path, export_strategies=strategy, min_eval_frequency=0)
     assert made.test()[0]["global_step"] == 1
     assert calls == [str(tmp_path / "export" / "mine")]
     assert made.reset_export_strategies() == [strategy]
-
-
-def test_runner_takes_an_output_dir(tmp_path):
-    result = learn_runner.run(experiment, str(tmp_path), schedule="train")
-    assert result.get_variable_value("global_step") == 4
+    assert made.train_and_evaluate()[0]["global_step"] == 4
+    assert set(evaluated(tmp_path)) == {4}
 
 
 @pytest.mark.parametrize(
@@ -131,11 +123,7 @@ def test_runner_takes_an_output_dir(tmp_path):
         ((experiment,), ValueError, "output_dir or run_config"),
         ((experiment, "a", None, 1), ValueError, "output_dir or run_config"),
         ((experiment, "a", None, None, 1), ValueError, "together with a run_config"),
-        (
-            (experiment, None, None, learn_runner.TaskType),
-            AttributeError,
-            "model_dir",
-        ),
+        ((experiment, None, None, learn_runner.TaskType), AttributeError, "model_dir"),
         ((lambda path: 3, "a"), TypeError, "must return a tf.contrib.learn.Experiment, got 3"),
         ((experiment, "a", "fly"), ValueError, "no schedule 'fly'.*train_and_evaluate"),
     ],

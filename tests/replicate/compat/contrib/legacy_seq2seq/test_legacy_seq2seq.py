@@ -62,55 +62,35 @@ def lists(*arrays):
 ZEROS = np.zeros([BATCH, UNITS])
 LOGITS = DRAWS.normal(size=[3, BATCH, IDS]).astype("f4")
 WEIGHTS = np.array([[1, 0.5], [2, 1], [0, 1]], "f4")
-LOSSES = WEIGHTS * (
-    np.log(np.exp(LOGITS).sum(2)) - np.take_along_axis(LOGITS, Y_IDS[..., None], 2)[..., 0]
-)
 
 
-@pytest.mark.parametrize("averages", [True, False])
-def test_losses(averages, run_drawn):
-    arguments = (LOGITS, Y_IDS, WEIGHTS)
-    by_example, _ = run_drawn(
-        lambda: seq2seq.sequence_loss_by_example(
-            *lists(*arguments), average_across_timesteps=averages
-        )
-    )
-    expected = LOSSES.sum(0) / (WEIGHTS.sum(0) if averages else 1)
-    np.testing.assert_allclose(by_example, expected, rtol=1e-5)
-    total, _ = run_drawn(lambda: seq2seq.sequence_loss(*lists(*arguments), averages, averages))
-    np.testing.assert_allclose(total, expected.mean() if averages else expected.sum(), rtol=1e-5)
+def losses_of(logits, weights):
+    chosen = np.take_along_axis(logits, Y_IDS[: len(logits), :, None], 2)[..., 0]
+    return weights * (np.log(np.exp(logits).sum(2)) - chosen)
 
 
-def test_loss_of_an_own_function(run_drawn):
-    def function(labels, logits):
+LOSSES = losses_of(LOGITS, WEIGHTS)
+
+
+def test_losses(run_drawn):
+    def own(labels, logits):
         return tf.cast(labels, tf.float32) + logits[:, 0]
 
-    found, _ = run_drawn(
-        lambda: seq2seq.sequence_loss(
-            *lists(LOGITS, Y_IDS, WEIGHTS), False, False, softmax_loss_function=function
-        )
-    )
-    np.testing.assert_allclose(found, (WEIGHTS * (Y_IDS + LOGITS[..., 0])).sum(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("loops", [True, False])
-def test_rnn_decoder(loops, run_drawn):
-    def loop(previous, time):
-        return tf.concat([previous, tf.fill([BATCH, 1], float(time))], 1)
-
     def build():
-        return seq2seq.rnn_decoder(
-            *lists(X), tf.zeros([BATCH, UNITS]), Cell(), loop if loops else None
-        )
+        given = lists(LOGITS, Y_IDS, WEIGHTS)
+        return [
+            seq2seq.sequence_loss_by_example(*given),
+            seq2seq.sequence_loss_by_example(*given, average_across_timesteps=False),
+            seq2seq.sequence_loss(*given),
+            seq2seq.sequence_loss(*given, False, False),
+            seq2seq.sequence_loss(*given, False, False, softmax_loss_function=own),
+        ]
 
-    (outputs, state), w = run_drawn(build)
-    assert sorted(w) == ["rnn_decoder/cell/bias", "rnn_decoder/cell/kernel"]
-    h = ZEROS
-    for time in range(3):
-        x = np.concatenate([h, np.full([BATCH, 1], time)], 1) if loops and time else X[time]
-        h = step(x, h, w, "rnn_decoder/cell/")
-        np.testing.assert_allclose(outputs[time], h, atol=1e-5)
-    np.testing.assert_allclose(state, h, atol=1e-5)
+    averages, sums = LOSSES.sum(0) / WEIGHTS.sum(0), LOSSES.sum(0)
+    of_own = (WEIGHTS * (Y_IDS + LOGITS[..., 0])).sum()
+    expected = [averages, sums, averages.mean(), sums.sum(), of_own]
+    for value, wanted in zip(run_drawn(build)[0], expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-5)
 
 
 def test_basic_and_tied_models(run_drawn):
@@ -118,15 +98,22 @@ def test_basic_and_tied_models(run_drawn):
     _, h = unrolled(X, ZEROS, w, "basic_rnn_seq2seq/rnn/cell/")
     expected, _ = unrolled(Y, h, w, "basic_rnn_seq2seq/rnn_decoder/cell/")
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
-    (outputs, _), w = run_drawn(lambda: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell()))
+
+    def loop(previous, time):
+        return tf.concat([previous, tf.fill([BATCH, 1], float(time))], 1)
+
     scope = "combined_tied_rnn_seq2seq/tied_rnn_seq2seq/cell/"
-    assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
-    expected, _ = unrolled([*X, *Y], ZEROS, w, scope)
-    np.testing.assert_allclose(outputs, expected[3:], atol=1e-5)
+    for function in (None, loop):
+        (outputs, _), w = run_drawn(
+            lambda function=function: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell(), function)
+        )
+        assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
+        (*_, first), h = unrolled([*X, Y[0]], ZEROS, w, scope)
+        x = np.concatenate([h, np.ones([BATCH, 1])], 1) if function else Y[1]
+        np.testing.assert_allclose(outputs, [first, step(x, h, w, scope)], atol=1e-5)
 
 
-@pytest.mark.parametrize("feeds", [True, False])
-@pytest.mark.parametrize("projects", [True, False])
+@pytest.mark.parametrize(("feeds", "projects"), [(True, True), (True, False), (False, True)])
 def test_embedding_model(feeds, projects, run_drawn):
     projection = DRAWS.normal(size=[UNITS, IDS]).astype("f4"), np.arange(IDS, dtype="f4")
 
@@ -168,8 +155,7 @@ def reads(query, memory, w, scope, heads):
     return found
 
 
-@pytest.mark.parametrize(("heads", "starts"), [(1, False), (2, True)])
-def test_attention_decoder(heads, starts, run_drawn):
+def test_attention_decoder_with_two_heads_that_reads_before_it_starts(run_drawn):
     memory = DRAWS.normal(size=[BATCH, 4, 6]).astype("f4")
     start = DRAWS.normal(size=[BATCH, UNITS]).astype("f4")
 
@@ -180,23 +166,21 @@ def test_attention_decoder(heads, starts, run_drawn):
             tf.constant(memory),
             Cell(),
             output_size=7,
-            num_heads=heads,
-            initial_state_attention=starts,
+            num_heads=2,
+            initial_state_attention=True,
         )
 
     (outputs, _), w = run_drawn(build)
     scope = "attention_decoder/"
-    h, attentions = start, [np.zeros([BATCH, 6])] * heads
-    if starts:
-        attentions = reads(h, memory, w, scope, heads)
+    h, attentions = start, reads(start, memory, w, scope, 2)
     for time in range(3):
         h = step(affine([X[time], *attentions], w, scope), h, w, f"{scope}cell/")
-        attentions = reads(h, memory, w, scope, heads)
+        attentions = reads(h, memory, w, scope, 2)
         expected = affine([h, *attentions], w, f"{scope}AttnOutputProjection/")
         np.testing.assert_allclose(outputs[time], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("feeds", [True, False, "tensor"])
+@pytest.mark.parametrize("feeds", [pytest.param(False, marks=pytest.mark.broad), "tensor"])
 def test_attention_model(feeds, run_drawn):
     def build():
         feed = v1.placeholder_with_default(True, []) if feeds == "tensor" else feeds
@@ -237,12 +221,14 @@ def test_buckets_share_variables(per_example, run_drawn):
     assert len(w) == 8
     assert [len(each) for each in outputs] == [1, 3]
     for found, loss in zip(outputs, losses, strict=True):
-        size = len(found)
-        nll = np.log(np.exp(found).sum(2)) - np.take_along_axis(
-            np.array(found), Y_IDS[:size, :, None], 2
-        ).squeeze(2)
-        expected = (nll * WEIGHTS[:size]).sum(0) / WEIGHTS[:size].sum(0)
+        weights = WEIGHTS[: len(found)]
+        expected = losses_of(np.array(found), weights).sum(0) / weights.sum(0)
         np.testing.assert_allclose(loss, expected if per_example else expected.mean(), rtol=1e-4)
+
+
+def attention(size, states, **settings):
+    inputs = [v1.placeholder("float", [1, size])]
+    return seq2seq.attention_decoder(inputs, 0, tf.ones(states), Cell(), **settings)
 
 
 @pytest.mark.parametrize(
@@ -250,21 +236,10 @@ def test_buckets_share_variables(per_example, run_drawn):
     [
         (lambda: seq2seq.sequence_loss_by_example([1], [], []), "got 1, 0 and 0"),
         (lambda: seq2seq.attention_decoder([], 0, 0, 0), "one or more decoder_inputs"),
-        (
-            lambda: seq2seq.attention_decoder([1], 0, tf.ones([1, 1, 1]), Cell(), num_heads=0),
-            "num_heads=0",
-        ),
-        (lambda: seq2seq.attention_decoder([1], 0, tf.ones([1, 1]), Cell()), "attention_states"),
-        (
-            lambda: seq2seq.attention_decoder(
-                [v1.placeholder("float", [1, None])], 0, tf.ones([1, 1, 1]), Cell()
-            ),
-            "inputs of known size",
-        ),
-        (
-            lambda: seq2seq.model_with_buckets([1], [1], [1], [1], [(2, 1)], None),
-            "needs 2 encoder_inputs, got 1",
-        ),
+        (lambda: attention(1, [1, 1, 1], num_heads=0), "num_heads=0"),
+        (lambda: attention(1, [1, 1]), "attention_states"),
+        (lambda: attention(None, [1, 1, 1]), "inputs of known size"),
+        (lambda: seq2seq.model_with_buckets([1], [1], [1], [1], [(2, 1)], None), "needs 2 encoder"),
     ],
 )
 def test_messages(call, message):

@@ -27,10 +27,6 @@ def variables():
     return {variable.op.name: variable for variable in v1.global_variables()}
 
 
-def start(session):
-    session.run(v1.global_variables_initializer())
-
-
 @pytest.fixture(params=[False, True], ids=["reference", "resource"])
 def either_kind(request):
     with v1.variable_scope("", use_resource=request.param):
@@ -50,20 +46,17 @@ def test_training_and_inference_agree_with_numpy(x, fused, either_kind):
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
     mean, variance, moving = moments(x, fused is None and x.ndim != 3)
     with v1.Session() as session:
-        start(session)
-        session.run(
-            [variables()["bn/beta"].assign([1.0] * 5), variables()["bn/gamma"].assign([2.0] * 5)]
-        )
-        np.testing.assert_allclose(
-            session.run(training), 2 * (x - mean) / np.sqrt(variance + EPSILON) + 1, atol=1e-4
-        )
+        session.run(v1.global_variables_initializer())
+        beta, gamma = v1.trainable_variables()
+        session.run([beta.assign([1.0] * 5), gamma.assign([2.0] * 5)])
+        wanted = 2 * (x - mean) / np.sqrt(variance + EPSILON) + 1
+        np.testing.assert_allclose(session.run(training), wanted, atol=1e-4)
         session.run(updates)
         moved = session.run([variables()["bn/moving_mean"], variables()["bn/moving_variance"]])
         np.testing.assert_allclose(moved[0], 0.1 * mean, rtol=1e-5)
         np.testing.assert_allclose(moved[1], 0.9 + 0.1 * moving, rtol=1e-5)
-        np.testing.assert_allclose(
-            session.run(inference), 2 * (x - moved[0]) / np.sqrt(moved[1] + EPSILON) + 1, atol=1e-4
-        )
+        wanted = 2 * (x - moved[0]) / np.sqrt(moved[1] + EPSILON) + 1
+        np.testing.assert_allclose(session.run(inference), wanted, atol=1e-4)
     assert len(updates) == 2
 
 
@@ -84,20 +77,8 @@ def test_variables_and_collections_are_those_of_tensorflow_1():
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS, scope="BatchNorm")
     assert all(isinstance(update, tf.Operation) for update in updates)
     assert len(updates) == 2
-
-
-@pytest.mark.parametrize("fused", [None, False])
-def test_updates_without_a_collection_run_with_the_result(fused):
-    outputs = batch_norm(IMAGES, 0.5, updates_collections=None, fused=fused)
-    assert v1.get_collection(v1.GraphKeys.UPDATE_OPS) == []
-    with v1.Session() as session:
-        start(session)
-        session.run(outputs)
-        np.testing.assert_allclose(
-            session.run(variables()["BatchNorm/moving_mean"]),
-            0.5 * IMAGES.mean((0, 1, 2)),
-            rtol=1e-5,
-        )
+    assert batch_norm(IMAGES.astype("f2")).dtype == tf.float16
+    assert {each.dtype.base_dtype for each in v1.global_variables()} == {tf.float32}
 
 
 @pytest.mark.parametrize("collection", [v1.GraphKeys.UPDATE_OPS, "mine", None])
@@ -111,7 +92,7 @@ def test_training_may_be_a_tensor(fused, collection):
     mean, variance, _ = moments(IMAGES, False)
     moving = variables()["BatchNorm/moving_mean"]
     with v1.Session() as session:
-        start(session)
+        session.run(v1.global_variables_initializer())
         result, *_ = session.run([outputs, *updates], {is_training: False})
         np.testing.assert_allclose(result, IMAGES / np.sqrt(1 + EPSILON), rtol=1e-5)
         assert not session.run(moving).any()
@@ -120,25 +101,28 @@ def test_training_may_be_a_tensor(fused, collection):
         np.testing.assert_allclose(session.run(moving), 0.5 * mean, rtol=1e-5)
 
 
-def test_channels_may_come_second():
-    outputs = batch_norm(IMAGES.transpose(0, 3, 1, 2), data_format="NCHW", fused=False, scale=True)
-    mean, variance, _ = moments(IMAGES, False)
-    wanted = (IMAGES - mean) / np.sqrt(variance + EPSILON)
-    with v1.Session() as session:
-        start(session)
-        np.testing.assert_allclose(session.run(outputs), wanted.transpose(0, 3, 1, 2), atol=1e-4)
+def test_channels_weights_and_adjustments_change_the_result(evaluate):
+    def adjustment(shape):
+        return tf.fill(shape[-1:], 2.0), tf.fill(shape[-1:], 3.0)
 
+    def normalized(x, of):
+        mean, variance, _ = moments(of, False)
+        return (x - mean) / np.sqrt(variance + EPSILON)
 
-def test_batch_weights_count_in_the_statistics():
     weights = np.array([1, 0, 2, 1], "f4")
-    outputs = batch_norm(IMAGES, batch_weights=weights)
+    turned = IMAGES.transpose(0, 3, 1, 2)
+    second = batch_norm(turned, data_format="NCHW", fused=False, scale=True)
+    weighted = batch_norm(IMAGES, batch_weights=weights)
+    adjusted = batch_norm(ROWS, adjustment=adjustment, scale=True)
+    found = evaluate([tf.transpose(second, [0, 2, 3, 1]), weighted, adjusted])
     repeated = np.repeat(IMAGES, weights.astype(int), axis=0)
-    mean, variance, _ = moments(repeated, False)
-    with v1.Session() as session:
-        start(session)
-        np.testing.assert_allclose(
-            session.run(outputs), (IMAGES - mean) / np.sqrt(variance + EPSILON), atol=1e-4
-        )
+    wanted = (
+        normalized(IMAGES, IMAGES),
+        normalized(IMAGES, repeated),
+        normalized(ROWS, ROWS) * 2 + 3,
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
 
 
 def test_moving_mean_is_corrected_for_its_start():
@@ -150,7 +134,7 @@ def test_moving_mean_is_corrected_for_its_start():
         "BatchNorm/BatchNorm/moving_mean/local_step",
     } < set(variables())
     with v1.Session() as session:
-        start(session)
+        session.run(v1.global_variables_initializer())
         session.run(updates, {x: ROWS})
         session.run(updates, {x: ROWS + 1})
         mean = ROWS.mean(0)
@@ -170,7 +154,7 @@ def test_batch_renormalization_corrects_towards_the_averages():
     deviation = np.sqrt(variance + EPSILON)
     wanted = (ROWS - mean) / deviation * np.clip(deviation, 0.5, 1.5) + np.clip(mean, -0.25, 0.25)
     with v1.Session() as session:
-        start(session)
+        session.run(v1.global_variables_initializer())
         np.testing.assert_allclose(
             session.run([outputs, *updates], {x: ROWS})[0], wanted, atol=1e-4
         )
@@ -178,24 +162,6 @@ def test_batch_renormalization_corrects_towards_the_averages():
         np.testing.assert_allclose(
             session.run(averages), [0.2 * mean, 0.8 + 0.2 * deviation], rtol=1e-4
         )
-
-
-def test_adjustment_changes_normalized_values_in_training():
-    def adjustment(shape):
-        return tf.fill(shape[-1:], 2.0), tf.fill(shape[-1:], 3.0)
-
-    outputs = batch_norm(ROWS, adjustment=adjustment, scale=True)
-    mean, variance, _ = moments(ROWS, False)
-    with v1.Session() as session:
-        start(session)
-        wanted = (ROWS - mean) / np.sqrt(variance + EPSILON) * 2 + 3
-        np.testing.assert_allclose(session.run(outputs), wanted, atol=1e-4)
-
-
-def test_half_precision_keeps_variables_in_single():
-    outputs = batch_norm(IMAGES.astype("f2"))
-    assert outputs.dtype == tf.float16
-    assert {variable.dtype.base_dtype for variable in v1.global_variables()} == {tf.float32}
 
 
 def test_scopes_of_arguments_reach_it_and_the_layers():

@@ -67,6 +67,7 @@ def test_lstm_block_cell(settings, static, run_drawn):
 
     (outputs, state), w = run_drawn(build)
     assert {name.rpartition("/")[0] for name in w} == {"rnn/lstm_cell"}
+    assert {"rnn/lstm_cell/kernel", "rnn/lstm_cell/bias"} <= set(w)
 
     def step(x, s):
         return lstm(x, s, w, prefix="rnn/lstm_cell/", clip=settings.get("cell_clip"), bias=0.5)
@@ -78,24 +79,11 @@ def test_lstm_block_cell(settings, static, run_drawn):
     close(state.h, h)
 
 
-def test_block_cell_has_the_variables_of_lstm_cell():
-    with tf.Graph().as_default():
-        for name, kind in (("a", rnn.LSTMBlockCell), ("b", rnn_cell.LSTMCell)):
-            with v1.variable_scope(name):
-                cell = kind(UNITS)
-                cell(X[:, 0], cell.zero_state(BATCH, tf.float32))
-        of = {n: [v.name[2:] for v in v1.global_variables(n)] for n in "ab"}
-        assert of["a"] == of["b"] == ["lstm_cell/kernel:0", "lstm_cell/bias:0"]
-
-
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
         (rnn.GRUBlockCell, ["w_ru", "b_ru", "w_c", "b_c"]),
-        (
-            rnn.GRUBlockCellV2,
-            ["gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"],
-        ),
+        (rnn.GRUBlockCellV2, ["gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"]),
     ],
 )
 def test_gru_block_cells(kind, names, run_drawn):
@@ -118,8 +106,7 @@ def test_gru_block_cells(kind, names, run_drawn):
     close(state, h)
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
-@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize(("lengths", "backward"), [(None, False), (LENGTHS, True)])
 def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward, run_drawn):
     def build():
         cell = rnn.LSTMBlockFusedCell(UNITS)
@@ -146,7 +133,9 @@ def test_fused_cell_gives_all_times_and_the_last_state(lengths, backward, run_dr
     close(state.h, h)
 
 
-def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(run_drawn):
+def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(
+    run_drawn, old_control_flow
+):
     def build():
         forward = rnn.LSTMBlockFusedCell(UNITS)
         backward = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(UNITS, use_peephole=True))
@@ -160,7 +149,7 @@ def test_fused_cells_have_scopes_of_their_own_and_take_states_and_lists(run_draw
     close(outputs, unrolled(lambda x, s: lstm(x, s, w, prefix="lstm_fused_cell/"), ones)[0])
 
 
-@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dynamic", [True, pytest.param(False, marks=pytest.mark.broad)])
 def test_adaptor_runs_a_cell(dynamic, run_drawn):
     def build():
         adaptor = rnn.FusedRNNCellAdaptor(rnn.LSTMBlockCell(UNITS), use_dynamic_rnn=dynamic)
@@ -250,23 +239,7 @@ def test_projection_wrappers(run_drawn):
     close(np.stack(outputs, 1), unrolled(step, zeros(UNITS, UNITS))[0])
 
 
-def test_embedding_wrapper(run_drawn):
-    ids = np.array([[0, 3], [2, 1]])
-
-    def build():
-        cell = rnn.EmbeddingWrapper(rnn.LSTMBlockCell(UNITS), 4, WIDTH)
-        return v1.nn.static_rnn(cell, tf.unstack(ids, axis=1), dtype=tf.float32)
-
-    (outputs, _), w = run_drawn(build)
-    scope = "rnn/embedding_wrapper/"
-    embedded = w[f"{scope}embedding"][ids]
-    expected, _ = unrolled(
-        lambda x, s: lstm(x, s, w, prefix=f"{scope}lstm_cell/"), zeros(UNITS, UNITS), embedded
-    )
-    close(np.stack(outputs, 1), expected)
-
-
-@pytest.mark.parametrize("is_tuple", [True, False])
+@pytest.mark.parametrize("is_tuple", [True, pytest.param(False, marks=pytest.mark.broad)])
 def test_attention_cell_wrapper(is_tuple, run_drawn):
     length, size, vec = 3, 4, 2
 
@@ -299,10 +272,53 @@ def test_attention_cell_wrapper(is_tuple, run_drawn):
     close(np.concatenate(state, 1) if is_tuple else state, np.concatenate(states, 1))
 
 
-def test_linear_has_its_variables_in_the_scope(run_drawn):
-    value, w = run_drawn(lambda: rnn.linear([tf.constant(X[:, 0]), X[:, 1]], 3, True))
-    assert list(w) == ["kernel", "bias"]
-    close(value, affine(np.concatenate([X[:, 0], X[:, 1]], 1), w, ""))
+def cells(*sizes):
+    return [rnn.LSTMBlockCell(size) for size in sizes]
+
+
+def layers(forward, backward):
+    """The stack by hand, in the scopes of the stack."""
+    outputs = tf.constant(X)
+    states = []
+    for number, each in enumerate(zip(forward, backward, strict=True)):
+        with v1.variable_scope(f"stack_bidirectional_rnn/cell_{number}", reuse=True):
+            outputs, state = v1.nn.bidirectional_dynamic_rnn(
+                *each, outputs, LENGTHS, dtype=tf.float32
+            )
+        outputs = tf.concat(outputs, 2)
+        states.append(state)
+    return outputs, states
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_stack_is_a_loop(static, plain_session):
+    with tf.Graph().as_default(), plain_session() as session:
+        settings = {"dtype": tf.float32, "sequence_length": LENGTHS}
+        if static:
+            outputs, *states = rnn.stack_bidirectional_rnn(
+                cells(5, 6), cells(4, 3), tf.unstack(X, axis=1), **settings
+            )
+            outputs = tf.stack(outputs, 1)
+        else:
+            outputs, *states = rnn.stack_bidirectional_dynamic_rnn(
+                cells(5, 6), cells(4, 3), X, swap_memory=True, parallel_iterations=2, **settings
+            )
+        expected = layers(cells(5, 6), cells(4, 3))
+        session.run(v1.global_variables_initializer())
+        found, wanted = session.run(((outputs, list(zip(*states, strict=True))), expected))
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_transpose_exchanges_batch_and_time(graph, evaluate):
+    unknown = v1.placeholder_with_default(X, None)
+    assert rnn.transpose_batch_time(X[0, 0]).shape == [3]
+    for each in evaluate([rnn.transpose_batch_time(X), rnn.transpose_batch_time(unknown)]):
+        np.testing.assert_array_equal(each, X.swapaxes(0, 1))
+
+
+cell, fused = rnn.LSTMBlockCell, rnn.LSTMBlockFusedCell
+wrapped = rnn.AttentionCellWrapper
 
 
 @pytest.mark.parametrize(
@@ -310,31 +326,25 @@ def test_linear_has_its_variables_in_the_scope(run_drawn):
     [
         (rnn.GRUBlockCell, ValueError, "num_units=None and cell_size=None"),
         (lambda: rnn.OutputProjectionWrapper(3, 2), TypeError, "takes a cell, got 3"),
+        (lambda: rnn.OutputProjectionWrapper(cell(2), 0), ValueError, "output_size=0"),
+        (lambda: wrapped(cell(2), 0), ValueError, "attn_length=0"),
+        (lambda: wrapped(cell(2), 1, state_is_tuple=False), ValueError, "state_is_tuple=False"),
+        (lambda: wrapped(3, 1), TypeError, "takes a cell, got 3"),
+        (lambda: fused(2)(tf.ones([1, 1, 1])), ValueError, "got neither"),
         (
-            lambda: rnn.OutputProjectionWrapper(rnn.LSTMBlockCell(2), 0),
-            ValueError,
-            "output_size=0",
-        ),
-        (lambda: rnn.AttentionCellWrapper(rnn.LSTMBlockCell(2), 0), ValueError, "attn_length=0"),
-        (
-            lambda: rnn.AttentionCellWrapper(rnn.LSTMBlockCell(2), 1, state_is_tuple=False),
-            ValueError,
-            "state_is_tuple=False",
-        ),
-        (lambda: rnn.AttentionCellWrapper(3, 1), TypeError, "takes a cell, got 3"),
-        (lambda: rnn.LSTMBlockFusedCell(2)(tf.ones([1, 1, 1])), ValueError, "got neither"),
-        (
-            lambda: rnn.LSTMBlockFusedCell(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
+            lambda: fused(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
             ValueError,
             "last dimension is known",
         ),
+        (lambda: rnn.stack_bidirectional_dynamic_rnn([], [], X), ValueError, "one or more cells"),
+        (
+            lambda: rnn.stack_bidirectional_dynamic_rnn([1, 2], [1], X),
+            ValueError,
+            "2 forward cells, 1 backward",
+        ),
         (lambda: rnn.linear([], 3, True), ValueError, "one or more inputs"),
         (lambda: rnn.linear(tf.ones([3]), 3, True), ValueError, "of shape .3,"),
-        (
-            lambda: rnn.LSTMBlockCell(2)(tf.ones([1, 1]), (tf.ones([1, 2]),)),
-            ValueError,
-            "takes a state",
-        ),
+        (lambda: cell(2)(tf.ones([1, 1]), (tf.ones([1, 2]),)), ValueError, "takes a state"),
     ],
 )
 def test_messages(call, error, message):

@@ -44,18 +44,13 @@ def bahdanau(query, w, scope=""):
 
 @pytest.mark.parametrize("more", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "reference", "setting", "names"),
+    ("kind", "reference", "setting"),
     [
-        (seq2seq.LuongAttention, luong, "scale", ["luong_attention/attention_g"]),
-        (
-            seq2seq.BahdanauAttention,
-            bahdanau,
-            "normalize",
-            ["bahdanau_attention/attention_g", "bahdanau_attention/attention_b"],
-        ),
+        (seq2seq.LuongAttention, luong, "scale"),
+        (seq2seq.BahdanauAttention, bahdanau, "normalize"),
     ],
 )
-def test_mechanisms(more, kind, reference, setting, names, run_drawn):
+def test_mechanisms(more, kind, reference, setting, run_drawn):
     def build():
         mechanism = kind(UNITS, MEMORY, LENGTHS, **{setting: more})
         assert mechanism.alignments_size == TIMES
@@ -65,21 +60,20 @@ def test_mechanisms(more, kind, reference, setting, names, run_drawn):
     (shares, state), w = run_drawn(build)
     np.testing.assert_allclose(shares, reference(QUERY, w), atol=1e-5)
     np.testing.assert_array_equal(state, shares)
-    assert (set(names) <= set(w)) is more
-    assert {name: each.shape for name, each in w.items()}["memory_layer/kernel"] == (SIZE, UNITS)
+    assert (f"{reference.__name__}_attention/attention_g" in w) is more
+    assert w["memory_layer/kernel"].shape == (SIZE, UNITS)
 
 
-def test_normalized_attention_starts_with_its_gain():
-    with tf.Graph().as_default(), v1.Session() as session:
-        mechanism = seq2seq.BahdanauAttention(4, MEMORY, normalize=True)
-        mechanism(tf.constant(QUERY), mechanism.initial_state(BATCH, tf.float32))
-        session.run(v1.global_variables_initializer())
-        (gain,) = v1.global_variables("bahdanau_attention/attention_g")
-        assert session.run(gain) == 0.5
+def test_normalized_attention_starts_with_its_gain_and_hardmax(graph, evaluate):
+    mechanism = seq2seq.BahdanauAttention(4, MEMORY, normalize=True)
+    mechanism(tf.constant(QUERY), mechanism.initial_state(BATCH, tf.float32))
+    (gain,) = v1.global_variables("bahdanau_attention/attention_g")
+    assert evaluate(gain) == 0.5
+    hard = evaluate(seq2seq.hardmax([[1.0, 3, 2], [5, 4, 0]]))
+    assert hard.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-@pytest.mark.parametrize("layer_size", [None, 6])
-@pytest.mark.parametrize("outputs_attention", [True, False])
+@pytest.mark.parametrize(("layer_size", "outputs_attention"), [(None, False), (6, True)])
 def test_wrapper(layer_size, outputs_attention, run_drawn):
     def build():
         mechanism = seq2seq.BahdanauAttention(UNITS, MEMORY, LENGTHS)
@@ -94,13 +88,8 @@ def test_wrapper(layer_size, outputs_attention, run_drawn):
         decoder = seq2seq.BasicDecoder(cell, seq2seq.TrainingHelper(X, [2, 2]), start)
         outputs, state, _ = seq2seq.dynamic_decode(decoder)
         assert outputs.rnn_output.shape.as_list()[2] == cell.output_size
-        return (
-            outputs.rnn_output,
-            state.cell_state,
-            state.alignment_history.stack(),
-            state.time,
-            state.alignments,
-        )
+        history = state.alignment_history.stack()
+        return outputs.rnn_output, state.cell_state, history, state.time, state.alignments
 
     (outputs, state, history, time, shares), w = run_drawn(build)
     scope = "decoder/attention_wrapper/"
@@ -140,7 +129,7 @@ def test_wrapper_with_two_mechanisms_and_an_initial_state(run_drawn):
         cell = seq2seq.AttentionWrapper(
             cell,
             mechanisms,
-            attention_layer_size=[6, 7],
+            [6, 7],
             initial_cell_state=start,
             cell_input_fn=lambda inputs, attention: inputs,
         )
@@ -161,50 +150,31 @@ def test_wrapper_with_two_mechanisms_and_an_initial_state(run_drawn):
     ]
 
 
-def test_hardmax():
-    with tf.Graph().as_default(), v1.Session() as session:
-        found = session.run(seq2seq.hardmax([[1.0, 3, 2], [5, 4, 0]]))
-    assert found.tolist() == [[0, 1, 0], [1, 0, 0]]
-
-
 def wrapper(*arguments, **settings):
     return seq2seq.AttentionWrapper(
         rnn.LSTMBlockCell(UNITS), seq2seq.LuongAttention(UNITS, MEMORY), *arguments, **settings
     )
 
 
+def luong_of(query, lengths=None):
+    return seq2seq.LuongAttention(2, MEMORY, lengths)(query, tf.ones([2, 3]))
+
+
+INVALID = tf.errors.InvalidArgumentError
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: seq2seq.AttentionWrapper(3, None), TypeError, "takes a cell, got 3"),
-        (
-            lambda: seq2seq.AttentionWrapper(rnn.LSTMBlockCell(2), 3),
-            TypeError,
-            "attention mechanisms, got 3",
-        ),
+        (lambda: seq2seq.AttentionWrapper(rnn.LSTMBlockCell(2), 3), TypeError, "mechanisms, got 3"),
         (lambda: wrapper(cell_input_fn=3), TypeError, "takes functions, got 3"),
         (lambda: wrapper([2, 3]), ValueError, "1 attention mechanisms with 2 sizes"),
         (lambda: wrapper(2, attention_layer=max), ValueError, "not both"),
-        (
-            lambda: wrapper()(X[:, 0], tf.zeros([2, 2])),
-            TypeError,
-            r"zero_state\(batch_size, dtype\)",
-        ),
-        (
-            lambda: wrapper().zero_state(6, tf.float32),
-            tf.errors.InvalidArgumentError,
-            "tile_batch",
-        ),
-        (
-            lambda: seq2seq.LuongAttention(2, MEMORY)(tf.ones([2, 3]), tf.ones([2, 3])),
-            ValueError,
-            "queries of 3 units, .* keys have 2",
-        ),
-        (
-            lambda: seq2seq.LuongAttention(2, MEMORY, [3, 0]),
-            tf.errors.InvalidArgumentError,
-            "at least 1",
-        ),
+        (lambda: wrapper()(X[:, 0], tf.zeros([2, 2])), TypeError, r"zero_state\(batch_size, dtype"),
+        (lambda: wrapper().zero_state(6, tf.float32), INVALID, "tile_batch"),
+        (lambda: luong_of(tf.ones([2, 3])), ValueError, "queries of 3 units, .* keys have 2"),
+        (lambda: luong_of(tf.ones([2, 2]), [3, 0]), INVALID, "at least 1"),
     ],
 )
 def test_messages(call, error, message):

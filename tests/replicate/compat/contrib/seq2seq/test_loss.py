@@ -8,7 +8,6 @@ pytest.importorskip("tf_keras")
 
 from replicate.compat.contrib.seq2seq import sequence_loss
 
-v1 = tf.compat.v1
 DRAWS = np.random.default_rng(0)
 LOGITS = DRAWS.normal(size=[2, 3, 4]).astype("f4")
 TARGETS = DRAWS.integers(0, 4, size=[2, 3])
@@ -19,34 +18,25 @@ LOSSES = WEIGHTS * (
 COUNTS = (WEIGHTS != 0).astype("f4")
 
 
-def loss(*settings, **more):
-    with tf.Graph().as_default(), v1.Session() as session:
-        return session.run(sequence_loss(LOGITS, TARGETS, WEIGHTS, *settings, **more))
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ((), LOSSES.sum() / WEIGHTS.sum()),
-        ((False, False), LOSSES),
-        ((True, False), LOSSES.sum(1) / WEIGHTS.sum(1)),
-        ((False, True), LOSSES.sum(0) / WEIGHTS.sum(0)),
-        ((False, False, True, True), LOSSES.sum() / COUNTS.sum()),
-        ((False, False, True, False), LOSSES.sum(1) / COUNTS.sum(1)),
-        ((False, False, False, True), LOSSES.sum(0) / COUNTS.sum(0)),
-        ((True, False, False, True), LOSSES.sum(1) / WEIGHTS.sum(1)),
-    ],
-)
-def test_averages_and_sums(settings, expected):
-    np.testing.assert_allclose(loss(*settings), expected, rtol=1e-5)
-
-
-def test_own_function_gets_labels_and_logits():
-    def function(labels, logits):
+def test_averages_sums_and_own_functions(graph, evaluate):
+    def own(labels, logits):
         return tf.cast(labels, tf.float32) + logits[:, 0]
 
-    expected = ((TARGETS + LOGITS[..., 0]) * WEIGHTS).sum() / WEIGHTS.sum()
-    np.testing.assert_allclose(loss(softmax_loss_function=function), expected, rtol=1e-5)
+    cases = {
+        (): LOSSES.sum() / WEIGHTS.sum(),
+        (False, False): LOSSES,
+        (True, False): LOSSES.sum(1) / WEIGHTS.sum(1),
+        (False, True): LOSSES.sum(0) / WEIGHTS.sum(0),
+        (False, False, True, True): LOSSES.sum() / COUNTS.sum(),
+        (False, False, True, False): LOSSES.sum(1) / COUNTS.sum(1),
+        (False, False, False, True): LOSSES.sum(0) / COUNTS.sum(0),
+        (True, False, False, True): LOSSES.sum(1) / WEIGHTS.sum(1),
+    }
+    made = [sequence_loss(LOGITS, TARGETS, WEIGHTS, *settings) for settings in cases]
+    made.append(sequence_loss(LOGITS, TARGETS, WEIGHTS, softmax_loss_function=own))
+    of_own = ((TARGETS + LOGITS[..., 0]) * WEIGHTS).sum() / WEIGHTS.sum()
+    for found, expected in zip(evaluate(made), [*cases.values(), of_own], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """Training and evaluation loops of tf.contrib.training and slim.learning."""
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.compat.contrib import slim, training
-from replicate.compat.contrib.training import HParams
 
 v1 = tf.compat.v1
 pytestmark = pytest.mark.usefixtures("graph")
@@ -20,21 +17,10 @@ def make_train_op(package=training, **arguments):
     return w, package.create_train_op(loss, v1.train.GradientDescentOptimizer(0.5), **arguments)
 
 
-def save(path, **values):
-    with tf.Graph().as_default(), v1.Session() as session:
-        v1.train.get_or_create_global_step()
-        for name, value in values.items():
-            v1.get_variable(name, initializer=value)
-        session.run(v1.global_variables_initializer())
-        return v1.train.Saver().save(session, str(path / "model.ckpt"), 1)
-
-
 @pytest.mark.parametrize(
     ("package", "arguments", "step"),
     [
-        (training, {}, [1.5, 2]),
         (training, {"transform_grads_fn": training.clip_gradient_norms_fn(1.0)}, [0.3, 0.4]),
-        (slim.learning, {"clip_gradient_norm": 1.0}, [0.3, 0.4]),
         (slim.learning, {"gradient_multipliers": {"w": 0.5}}, [0.75, 1]),
         (slim.learning, {"clip_gradient_norm": 1.0, "summarize_gradients": True}, [0.3, 0.4]),
         (slim.learning, {"global_step": None}, [1.5, 2]),
@@ -65,12 +51,9 @@ def test_loss_that_is_not_finite_is_an_error(evaluate):
 def test_gradients_are_changed_one_by_one(evaluate):
     w, u = v1.get_variable("w", initializer=[1.0]), v1.get_variable("u", initializer=[[1.0]])
     rows = tf.IndexedSlices(tf.constant([[3.0], [4.0]]), tf.constant([0, 1]), tf.constant([2, 1]))
-    clipped = slim.learning.clip_gradient_norms(
-        [(tf.constant([5.0]), w), (rows, u), (None, u)], 1.0
-    )
-    scaled = slim.learning.multiply_gradients(
-        [(tf.constant([5.0]), w), (rows, u)], {w: 2.0, "u": 3.0}
-    )
+    gradients = [(tf.constant([5.0]), w), (rows, u), (None, u)]
+    clipped = slim.learning.clip_gradient_norms(gradients, 1.0)
+    scaled = slim.learning.multiply_gradients(gradients[:2], {w: 2.0, "u": 3.0})
     values = evaluate([clipped[0][0], clipped[1][0].values, scaled[0][0], scaled[1][0].values])
     np.testing.assert_allclose(
         np.concatenate(values, axis=None), [1, 0.6, 0.8, 10, 9, 12], rtol=1e-5
@@ -86,58 +69,38 @@ def test_train_runs_hooks_until_the_last_step(tmp_path):
         train, str(tmp_path), hooks=[v1.train.StopAtStepHook(3)], save_checkpoint_secs=600
     )
     assert loss == pytest.approx(12.5 / 16)
-    assert v1.train.latest_checkpoint(str(tmp_path)).endswith("-3")
-
-
-def test_evaluation_counts_and_writes_summaries(tmp_path):
-    save(tmp_path, w=[2.0])
-    w = v1.get_variable("w", [1])
-    v1.train.get_or_create_global_step()
-    counter = v1.get_variable(
-        "counter", initializer=0.0, trainable=False, collections=[v1.GraphKeys.LOCAL_VARIABLES]
-    )
-    with tf.control_dependencies([v1.assign_add(counter, 1.0)]):
-        update = tf.identity(w)
-    v1.summary.scalar("weight", w[0])
-    final = training.evaluate_repeatedly(
-        str(tmp_path),
-        eval_ops=update,
-        final_ops={"weight": w, "counter": counter},
-        hooks=[
-            training.StopAfterNEvalsHook(5),
-            training.SummaryAtEndHook(str(tmp_path / "eval")),
-        ],
-        max_number_of_evaluations=1,
-        eval_interval_secs=0,
-        timeout=30,
-    )
-    assert (final["weight"], final["counter"]) == (2, 5)
-    v1.summary.FileWriterCache.clear()
-    (events,) = (tmp_path / "eval").glob("*")
-    values = [
-        value for event in v1.train.summary_iterator(str(events)) for value in event.summary.value
-    ]
-    assert [(value.tag, value.simple_value) for value in values] == [("weight", 2.0)]
-    with pytest.raises(ValueError, match="log_dir or summary_writer"):
-        training.SummaryAtEndHook()
-
-
-def test_checkpoints_are_waited_for(tmp_path):
-    assert training.wait_for_new_checkpoint(str(tmp_path), timeout=0) is None
-    writer = threading.Thread(target=save, args=(tmp_path,), kwargs={"w": [1.0]})
-    writer.start()
-    path = training.wait_for_new_checkpoint(str(tmp_path), seconds_to_sleep=0.01, timeout=60)
-    writer.join()
-    assert path.endswith("model.ckpt-1")
+    path = v1.train.latest_checkpoint(str(tmp_path))
+    assert path.endswith("-3")
     assert list(training.checkpoints_iterator(str(tmp_path), timeout=0)) == [path]
-    assert list(slim.evaluation.checkpoints_iterator(str(tmp_path), timeout=0)) == [path]
-
-
-def test_settings_are_those_of_tf_contrib():
-    assert training.HParams is training.Hparams is HParams
-    assert training.get_or_create_eval_step().op.name == "eval_step"
-
-
-def test_learning_train_needs_a_train_op(tmp_path):
     with pytest.raises(ValueError, match="train_op cannot be None"):
         slim.learning.train(None, str(tmp_path))
+
+
+SLIM = """
+import tensorflow as tf
+slim = tf.contrib.slim
+tf.logging.set_verbosity(tf.logging.INFO)
+
+rows = tf.train.batch([tf.constant([1., 1.])], 4, num_threads=1)
+w = slim.variable('w', initializer=[3., 4.])
+loss = tf.reduce_mean(tf.reduce_sum(w ** 2 * rows, 1)) / 2
+train_op = slim.learning.create_train_op(loss, tf.train.GradientDescentOptimizer(.5))
+print(slim.learning.train(train_op, 'run', number_of_steps=4, log_every_n_steps=2))
+
+with tf.Graph().as_default():
+    slim.get_or_create_global_step()
+    value, update = slim.metrics.streaming_mean(slim.variable('w', [2]))
+    arguments = dict(num_evals=2, eval_op=update, final_op=value,
+                     variables_to_restore=slim.get_variables_to_restore())
+    path = tf.train.latest_checkpoint('run')
+    print(slim.evaluation.evaluate_once('', path, 'eval', **arguments))
+    print(slim.evaluation.evaluation_loop(
+        '', 'run', 'eval', eval_interval_secs=0, max_number_of_evaluations=1, **arguments))
+"""
+
+
+def test_slim_trains_from_queues_and_evaluates_checkpoints(run_tensorflow1, tmp_path):
+    (tmp_path / "program.py").write_text(SLIM)
+    ended = run_tensorflow1(tmp_path, "program.py")
+    assert [float(line) for line in ended.out.splitlines()] == [12.5 / 64, 3.5 / 16, 3.5 / 16]
+    assert "global step 4: loss = 0.19" in ended.err
