@@ -124,29 +124,21 @@ def test_get_variable_arguments_apply_to_the_local_variable(getter):
 
 
 @pytest.mark.parametrize(
-    "initializer", [v1.random_normal_initializer(), [1.0, 2.0]], ids=["drawn", "given"]
+    ("initializer", "use_resource"),
+    [(v1.random_normal_initializer(), True), ([1.0, 2.0], False)],
+    ids=["drawn", "given"],
 )
-@pytest.mark.parametrize("use_resource", [True, False])
 def test_local_variables_start_with_the_values_of_the_centers(getter, initializer, use_resource):
     shape = [2] if callable(initializer) else None
     local = v1.get_variable("w", shape, initializer=initializer, use_resource=use_resource)
     center = getter.averaged[0].center
     with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(v1.local_variables_initializer())
+        session.run(v1.group(v1.global_variables_initializer(), v1.local_variables_initializer()))
         first, begun = session.run([center, local])
         np.testing.assert_array_equal(begun, first)
         session.run(center.assign([5.0, 6.0]))
         session.run(v1.local_variables_initializer())
         np.testing.assert_array_equal(session.run(local), [5.0, 6.0])
-
-
-def test_local_and_global_variables_can_be_initialised_in_one_run(getter):
-    local = v1.get_variable("w", initializer=3.0)
-    init = v1.group(v1.global_variables_initializer(), v1.local_variables_initializer())
-    with v1.Session() as session:
-        session.run(init)
-        assert session.run([local, getter.averaged[0].center]) == [3.0, 3.0]
 
 
 @pytest.mark.parametrize(

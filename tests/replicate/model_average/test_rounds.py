@@ -11,7 +11,6 @@ from replicate.model_average.round_state import (
     LEFT,
     UNSEEN_DROPPED,
     RoundState,
-    is_worker_key,
     worker_key,
 )
 from replicate.model_average.rounds import WorkerMean
@@ -26,7 +25,11 @@ def waits(step):
 
 
 def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
-    workers = start_workers(3)
+    workers = start_workers(3, patience_secs=None)
+    shared = ("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2")
+    ops = [op for op in workers[0].graph.get_operations() if op.type.endswith(shared)]
+    assert len(ops) == 6  # Means of two weights and of presence, two queues, one table.
+    assert all(op.device.startswith("/job:ps/task:0") for op in ops)
     for worker in workers:
         worker.step()
     steps = [worker.step_beside() for worker in workers[:2]]
@@ -38,15 +41,11 @@ def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
     # After two steps: 2, 4 and 6; 3, 5 and 7.
     for worker in workers:
         assert worker.values() == ([4.0, 5.0], [4.0, 5.0], 1)
-
-
-def test_workers_stay_equal_over_many_rounds(start_workers):
-    workers = start_workers(2, interval=1)
-    for _ in range(10):
+    for _ in range(8):
         steps = [worker.step_beside() for worker in workers]
         for step in steps:
             step()
-    assert [worker.values() for worker in workers] == [([15.0, 16.0], [15.0, 16.0], 10)] * 2
+    assert [worker.values() for worker in workers] == [([20.0, 21.0], [20.0, 21.0], 5)] * 3
 
 
 def test_a_restarted_worker_counts_once_in_a_round(start_workers):
@@ -92,15 +91,6 @@ def test_a_restarted_chief_restarts_the_round(start_workers):
     chief.start()
     waiting()
     assert worker.values() == ([0.0, 1.0], [0.0, 1.0], 0), "it is late for a round that is no more"
-    chief.step(), worker.step()
-    step = worker.step_beside()
-    chief.step()
-    step()
-    assert chief.values() == worker.values() == ([3.0, 4.0], [3.0, 4.0], 1)
-
-
-def test_a_chief_that_died_while_waiting_loses_its_contribution(start_workers):
-    chief, worker = start_workers(2)
     chief.step()
     waiting = chief.step_beside()
     assert waits(waiting)
@@ -114,6 +104,7 @@ def test_a_chief_that_died_while_waiting_loses_its_contribution(start_workers):
     step = worker.step_beside()
     chief.step()
     step()
+    assert worker.values() == ([3.0, 4.0], [3.0, 4.0], 1)
     assert chief.values() == ([3.0, 4.0], [3.0, 4.0], 1), "what it had contributed counts no more"
 
 
@@ -129,17 +120,6 @@ def test_the_end_of_the_chief_ends_waiting_and_working_workers(start_workers):
     with pytest.raises(tf.errors.OutOfRangeError):
         working.step()
     chief.start()  # Another run with the same parameter server.
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_shared_state_is_on_the_parameter_server(start_workers, use_resource):
-    (worker,) = start_workers(1, use_resource=use_resource)
-    shared = ("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2")
-    ops = [op for op in worker.graph.get_operations() if op.type.endswith(shared)]
-    assert len(ops) == 6  # Means of two weights and of presence, two queues, one table.
-    assert all(op.device.startswith("/job:ps/task:0") for op in ops)
-    worker.step(2)
-    assert worker.values() == ([2.0, 3.0], [2.0, 3.0], 1)
 
 
 @pytest.fixture
@@ -163,10 +143,8 @@ def test_entries_are_read_as_written(state):
     ("entries", "expected"),
     [
         ({}, 3),
-        ({worker_key("a"): LEFT}, 2),
         ({worker_key(name): LEFT for name in "abc"}, 1),
         ({worker_key("a"): JOINED, worker_key("b"): 4, "ticket": LEFT}, 3),
-        ({worker_key("a"): JOINED, worker_key("b"): 4, UNSEEN_DROPPED: 1}, 2),
         ({worker_key("a"): JOINED, worker_key("b"): LEFT, UNSEEN_DROPPED: 1}, 1),
         ({worker_key("a"): JOINED, UNSEEN_DROPPED: 0}, 3),
     ],
@@ -177,12 +155,6 @@ def test_expected_workers_leaves_out_workers_that_left(state, entries, expected)
         for key, value in entries.items():
             session.run(state.write_fed, {state.fed_key: key, state.fed_value: value})
         assert session.run(count) == expected
-
-
-def test_is_worker_key_tells_workers_from_other_entries():
-    assert is_worker_key(worker_key("/job:worker/task:0"))
-    assert is_worker_key(worker_key(""))
-    assert not is_worker_key(UNSEEN_DROPPED)
 
 
 @pytest.mark.parametrize("functional", [True, False])
@@ -202,11 +174,11 @@ def test_wait_ends_only_when_the_round_has_ended(graph, functional):
             session.run(woken, {round_number: stale})
         thread = threading.Thread(target=session.run, args=(waiting,), daemon=True)
         thread.start()
-        thread.join(0.3)
+        thread.join(0.15)
         assert thread.is_alive()
         session.run(opened, {round_number: 5})
         session.run(woken, {round_number: 5})  # A token of round 5 leaves round 4 waiting.
-        thread.join(0.3)
+        thread.join(0.15)
         assert thread.is_alive()
         session.run(woken, {round_number: 4})
         thread.join(30)
