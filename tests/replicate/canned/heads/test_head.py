@@ -7,8 +7,11 @@ import tensorflow as tf
 from replicate import (
     BinaryClassHead,
     Head,
+    LogisticRegressionHead,
     ModeKeys,
     MultiClassHead,
+    MultiLabelHead,
+    PoissonRegressionHead,
     RegressionHead,
     TowerOptimizer,
     replicate_model_fn,
@@ -68,7 +71,6 @@ def run_steps(model, mode, steps=1):
 HEADS = [
     BinaryClassHead("w", thresholds=[0.4], name="b"),
     MultiClassHead(3, "w", loss_reduction="sum"),
-    RegressionHead(1, "w"),
 ]
 
 
@@ -89,8 +91,29 @@ def test_two_towers_equal_one(head, mode):
         assert metrics[name] == pytest.approx(value, rel=2e-6), name
 
 
-def test_train_spec(graph):
-    spec = RegressionHead(name="r").create_estimator_spec(
+def summaries(spec):
+    with v1.Session() as session:
+        assert session.run(spec.train_op) == session.run(spec.loss)
+        written = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    return {value.tag: value.simple_value for value in written.value}
+
+
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        (
+            {"name": "größe in m²"},
+            {"loss/gr__e_in_m_": 7.0, "regularization_loss/gr__e_in_m_": 2.0},
+        ),
+        (
+            {"loss_reduction": "sum"},
+            {"loss": 12.0, "average_loss": 5.0, "regularization_loss": 2.0},
+        ),
+    ],
+    ids=["any name", "sum"],
+)
+def test_train_spec(graph, settings, written):
+    spec = RegressionHead(**settings).create_estimator_spec(
         {},
         ModeKeys.TRAIN,
         tf.constant([[1.0], [3.0]]),
@@ -101,25 +124,7 @@ def test_train_spec(graph):
     assert spec.train_op.name == "training/train:0"
     assert spec.eval_metric_ops == {}
     assert spec.export_outputs is None
-    assert summaries(spec) == {"loss/r": 7.0, "regularization_loss/r": 2.0}
-
-
-def summaries(spec):
-    with v1.Session() as session:
-        assert session.run(spec.train_op) == session.run(spec.loss)
-        written = v1.Summary.FromString(session.run(v1.summary.merge_all()))
-    return {value.tag: value.simple_value for value in written.value}
-
-
-def test_summed_loss_has_a_summary_of_its_average(graph):
-    spec = RegressionHead(loss_reduction="sum").create_estimator_spec(
-        {},
-        ModeKeys.TRAIN,
-        tf.constant([[1.0], [3.0]]),
-        tf.constant([0.0, 0.0]),
-        train_op_fn=tf.identity,
-    )
-    assert summaries(spec) == {"loss": 10.0, "average_loss": 5.0}
+    assert summaries(spec) == written
 
 
 def test_eval_spec(graph):
@@ -134,28 +139,59 @@ def test_eval_spec(graph):
     assert v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[0].name.startswith("b/metrics/")
 
 
-def test_predict_needs_neither_labels_nor_weights(graph):
-    spec = BinaryClassHead("w").create_estimator_spec(None, ModeKeys.PREDICT, tf.ones([2, 1]))
+LOGITS = np.array([[0.5], [-1.0]], np.float32)
+CLASSIFIER = ["classification", "predict", "serving_default"]
+
+
+@pytest.mark.parametrize(
+    ("head", "signatures", "curvature"),
+    [
+        (BinaryClassHead("w", name="age"), [*CLASSIFIER, "regression"], ("multi_bernoulli", 1)),
+        (MultiClassHead(4), CLASSIFIER, ("categorical", 1)),
+        (MultiLabelHead(4), CLASSIFIER, ("multi_bernoulli", 0.25)),
+        (
+            RegressionHead(2, "w"),
+            ["predict", "regression", "serving_default"],
+            ("squared_error", 0.5),
+        ),
+        (
+            LogisticRegressionHead(),
+            ["predict", "regression", "serving_default"],
+            ("multi_bernoulli", 1),
+        ),
+        (PoissonRegressionHead(), ["predict", "regression", "serving_default"], None),
+        (BinaryClassHead(loss_fn=lambda labels, logits: labels), [*CLASSIFIER, "regression"], None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Head) else None,
+)
+def test_signatures_and_curvature(graph, head, signatures, curvature):
+    """Predictions need neither labels nor weights."""
+    logits = np.repeat(LOGITS, head.logits_dimension, axis=1)
+    spec = head.create_estimator_spec(None, ModeKeys.PREDICT, tf.constant(logits))
+    outputs, found = spec.export_outputs, spec.predictions
     assert spec.loss is None
-    assert sorted(spec.export_outputs) == [
-        "classification",
-        "predict",
-        "regression",
-        "serving_default",
-    ]
-    assert spec.predictions["probabilities"].name.startswith("head/predictions/")
+    assert sorted(outputs) == sorted(signatures)
+    assert outputs["predict"].outputs == found
+    if "regression" in outputs:
+        assert (
+            outputs["regression"].value
+            is found["logistic" if "logistic" in found else "predictions"]
+        )
+    if "classification" in outputs:
+        assert outputs["serving_default"] is outputs["classification"]
+        assert outputs["classification"].scores is found["probabilities"]
+        assert outputs["classification"].classes.shape[-1] == found["probabilities"].shape[-1]
+    losses = head.curvature_losses(logits, {"w": np.array([1.0, 3.0])})
+    assert (losses is None) == (curvature is None)
+    for loss in losses or ():
+        assert (loss.kind, loss.coefficient, loss.name) == (*curvature, head.name or "head")
+        assert loss.weights.shape.as_list() in ([], [2, 1])
+        assert loss.logits.shape == logits.shape
 
 
 def test_unknown_mode_is_refused(graph):
     with pytest.raises(ValueError, match="mode is 'test'"):
         RegressionHead().create_estimator_spec({}, "test", tf.ones([2, 1]), tf.ones([2]))
-
-
-def test_training_needs_an_optimizer(graph):
-    with pytest.raises(ValueError, match="Cannot train RegressionHead 'r': exactly one of"):
-        RegressionHead(name="r").create_estimator_spec(
-            {}, ModeKeys.TRAIN, tf.ones([2, 1]), tf.ones([2])
-        )
 
 
 class SumHead(Head):
@@ -199,11 +235,3 @@ def test_incomplete_head_cannot_be_made():
 
     with pytest.raises(TypeError, match="abstract"):
         Incomplete()
-
-
-def test_any_name_is_accepted(graph):
-    spec = RegressionHead(name="größe in m²").create_estimator_spec(
-        {}, ModeKeys.TRAIN, tf.ones([2, 1]), tf.ones([2]), train_op_fn=tf.identity
-    )
-    assert spec.loss.name.startswith("gr__e_in_m_/")
-    assert list(summaries(spec)) == ["loss/gr__e_in_m_"]

@@ -102,7 +102,7 @@ def test_areas_are_those_of_tensorflow(graph):
     np.testing.assert_allclose(got[0], rank_statistic(), atol=2e-3)
 
 
-@pytest.mark.parametrize("examples", [1, 3, 80])
+@pytest.mark.parametrize("examples", [1, 80])
 def test_trapezoids_are_those_of_tensorflow(examples, graph):
     batch = [each.reshape([-1])[:examples] for each in (LABELS, PROBABILITIES, 1 + WEIGHTS)]
     value, update = v1.metrics.auc(batch[0], batch[1], weights=batch[2], curve="PR")
@@ -192,8 +192,3 @@ def test_variables_are_local_metric_variables(graph):
     for key in (v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES):
         assert [each.ref() for each in v1.get_collection(key)] == [v.ref() for v in variables]
     assert v1.global_variables() == []
-
-
-@pytest.mark.parametrize("name", ["auc/grün & blau", "/a", "é"])
-def test_any_name_is_accepted(graph, name):
-    assert Metric(name, mean()).name == name

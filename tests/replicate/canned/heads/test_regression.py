@@ -46,7 +46,6 @@ def test_predictions_are_the_logits_or_their_inverse_link():
 def test_own_loss():
     head = RegressionHead(2, loss_fn=lambda labels, logits: abs(labels - logits))
     assert float(head.loss(LABELS, LOGITS)) == pytest.approx(np.abs(LABELS - LOGITS).mean())
-    assert head.curvature_losses(LOGITS) is None
 
 
 def test_poisson_loss():
@@ -63,7 +62,6 @@ def test_poisson_loss():
 def test_poisson_predictions():
     head = PoissonRegressionHead(2)
     np.testing.assert_allclose(head.predictions(LOGITS)["predictions"], np.exp(LOGITS), rtol=1e-6)
-    assert head.curvature_losses(LOGITS) is None
 
 
 def test_logistic_regression(cross_entropy, evaluated):
@@ -96,19 +94,3 @@ def test_wrong_labels_are_refused():
         RegressionHead().loss(["1", "2"], [[1.0], [2.0]])
     with pytest.raises(ValueError, match=r"must be \[D0, \.\.\., DN, 2\], for .* \(2, 3\)"):
         RegressionHead(2).loss(np.ones([2, 3]), LOGITS)
-
-
-def test_signatures(graph):
-    head = RegressionHead(1, inverse_link_fn=tf.exp)
-    found = head.predictions([[1.0]])
-    outputs = head.export_outputs(found)
-    assert sorted(outputs) == ["predict", "regression", "serving_default"]
-    assert outputs["regression"].value is found["predictions"]
-
-
-def test_curvature_of_the_losses():
-    (loss,) = RegressionHead(2, "w").curvature_losses(LOGITS, {"w": WEIGHTS})
-    assert (loss.kind, loss.coefficient) == ("squared_error", 0.5)
-    assert loss.weights.shape == [2, 1]
-    (loss,) = LogisticRegressionHead().curvature_losses(LOGITS[:, :1])
-    assert (loss.kind, loss.coefficient) == ("multi_bernoulli", 1)

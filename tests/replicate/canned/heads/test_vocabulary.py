@@ -2,7 +2,6 @@
 
 import inspect
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -16,13 +15,7 @@ from replicate import (
     poisson_regression_head,
     regression_head,
 )
-from replicate.canned.heads.classes import (
-    checked_thresholds,
-    chosen_classes,
-    class_signatures,
-    threshold_metrics,
-)
-from replicate.canned.heads.task import Examples
+from replicate.canned.heads.classes import checked_thresholds
 from replicate.canned.heads.vocabulary import Vocabulary, make_vocabulary
 from replicate.graph_ops.checks import user_errors
 
@@ -60,72 +53,38 @@ def test_ids_are_their_own_names():
     assert ids.numpy().tolist() == [[0, 1], [0, 1]]
 
 
-def test_each_graph_has_its_own_table():
-    vocabulary = Vocabulary(2, ("no", "yes"))
-    for _ in range(2):
-        with tf.Graph().as_default(), v1.Session() as session:
-            ids = vocabulary.ids(tf.constant(["yes"]), "Head")
-            session.run(v1.tables_initializer())
-            assert session.run(ids).tolist() == [1]
-
-
 def test_labels_that_are_not_in_the_vocabulary_are_named():
     labels = tf.constant(["no", "may be", "größer", "may be"])
     with pytest.raises(ValueError, match=UNKNOWN):
         Vocabulary(2, ("no", "grün")).ids(labels, "Head")
-
-
-@pytest.mark.parametrize("shape", [[4], None])
-def test_labels_that_are_not_in_the_vocabulary_are_named_in_a_graph(graph, shape):
-    labels = v1.placeholder(tf.string, shape)
-    ids = Vocabulary(2, ("no", "grün")).ids(labels, "Head")
-    with v1.Session() as session:
-        session.run(v1.tables_initializer())
-        with pytest.raises(ValueError, match=UNKNOWN), user_errors():
-            session.run(ids, {labels: ["no", "may be", "größer", "may be"]})
-        assert session.run(ids, {labels: ["no", "grün", "no", "no"]}).tolist() == [0, 1, 0, 0]
-
-
-def test_error_lists_some_names_of_a_large_vocabulary():
     with pytest.raises(ValueError, match=r"'7'\] and 992 more\. Correct the labels in input_fn"):
         Vocabulary(1000, tuple(map(str, range(1000)))).ids(tf.constant(["x"]), "Head")
 
 
-@pytest.mark.parametrize("names", ["ab", {"a", "b"}, [1, 2]])
-def test_names_must_be_a_list_of_strings(names):
-    with pytest.raises(ValueError, match="make Head: label_vocabulary must be a list or tuple of"):
+def test_each_graph_has_its_own_table():
+    vocabulary = Vocabulary(2, ("no", "grün"))
+    for shape in ([4], None):
+        with tf.Graph().as_default(), v1.Session() as session:
+            labels = v1.placeholder(tf.string, shape)
+            ids = vocabulary.ids(labels, "Head")
+            session.run(v1.tables_initializer())
+            with pytest.raises(ValueError, match=UNKNOWN), user_errors():
+                session.run(ids, {labels: ["no", "may be", "größer", "may be"]})
+            assert session.run(ids, {labels: ["no", "grün", "no", "no"]}).tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("ab", "make Head: label_vocabulary must be a list or tuple of"),
+        ([1, 2], "label_vocabulary must be a list or tuple of"),
+        (["a"], "label_vocabulary has 1 names, but there are 2 classes"),
+        (["a", "a"], r"\['a', 'a'\] names two classes alike"),
+    ],
+)
+def test_each_class_needs_a_name(names, text):
+    with pytest.raises(ValueError, match=text):
         make_vocabulary(2, names, "Head")
-
-
-def test_each_class_needs_one_name():
-    with pytest.raises(ValueError, match="label_vocabulary has 1 names, but there are 2 classes"):
-        make_vocabulary(2, ["a"], "Head")
-    with pytest.raises(ValueError, match=r"\['a', 'a'\] names two classes alike"):
-        make_vocabulary(2, ["a", "a"], "Head")
-
-
-def test_class_with_the_largest_logit_is_chosen():
-    logits = tf.constant([[1.0, 3.0, 2.0], [0.0, 0.0, -1.0]])
-    chosen = chosen_classes(logits, Vocabulary(3, ("a", "b", "c")))
-    assert {key: value.dtype.name for key, value in chosen.items()} == {
-        "class_ids": "int64",
-        "classes": "string",
-        "all_class_ids": "int32",
-        "all_classes": "string",
-    }
-    assert chosen["class_ids"].numpy().tolist() == [[1], [0]]
-    assert chosen["classes"].numpy().tolist() == [[b"b"], [b"a"]]
-    assert chosen["all_class_ids"].numpy().tolist() == [[0, 1, 2]] * 2
-    assert chosen["all_classes"].numpy().tolist() == [[b"a", b"b", b"c"]] * 2
-
-
-def test_signatures_of_a_classifier(graph):
-    probabilities, names = tf.ones([2, 3]) / 3, tf.constant([["a", "b", "c"]] * 2)
-    outputs = class_signatures({"probabilities": probabilities}, names)
-    assert list(outputs) == ["serving_default", "classification", "predict"]
-    assert outputs["classification"].scores is probabilities
-    assert outputs["classification"].classes is names
-    assert outputs["predict"].outputs == {"probabilities": probabilities}
 
 
 def test_thresholds_are_probabilities():
@@ -134,24 +93,6 @@ def test_thresholds_are_probabilities():
     for wrong in (0, 1.0, -0.5, float("nan")):
         with pytest.raises(ValueError, match=r"make Head: thresholds must be in \(0, 1\), got"):
             checked_thresholds([0.5, wrong], "Head")
-
-
-def test_metrics_at_thresholds():
-    examples = Examples(np.float32([1, 0, 1]), {"p": np.float32([0.9, 0.8, 0.3])}, None)
-    found = {
-        each.key: float(each.measure.result(*each.measure.sums(*each.values(examples), 1.0)))
-        for each in threshold_metrics([0.5, 0.85], "p")
-    }
-    assert found == pytest.approx(
-        {
-            "accuracy/positive_threshold_0.5": 1 / 3,
-            "precision/positive_threshold_0.5": 0.5,
-            "recall/positive_threshold_0.5": 0.5,
-            "accuracy/positive_threshold_0.85": 2 / 3,
-            "precision/positive_threshold_0.85": 1,
-            "recall/positive_threshold_0.85": 0.5,
-        }
-    )
 
 
 @pytest.mark.parametrize("function", PAIRS, ids=lambda function: function.__name__)
