@@ -1,11 +1,14 @@
 """Estimators of a network and a linear model: their sum, their two optimizers, and errors."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import replicate
 from replicate import DNNLinearCombinedClassifier, DNNLinearCombinedRegressor
+from replicate.canned.combined_model import CombinedSettings
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 
@@ -92,7 +95,7 @@ def test_trains_evaluates_and_predicts(tmp_path):
     def input_fn():
         features = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[:, None]}
         labels = (features["x"][:, 0] > 0).astype(np.int64)
-        return tf.data.Dataset.from_tensors((features, labels)).repeat(100)
+        return tf.data.Dataset.from_tensors((features, labels)).repeat(50)
 
     estimator = DNNLinearCombinedClassifier(
         str(tmp_path),
@@ -105,17 +108,9 @@ def test_trains_evaluates_and_predicts(tmp_path):
     ).train(input_fn)
     results = estimator.evaluate(input_fn, steps=3)
     assert (results["accuracy"], results["auc"]) == (1, pytest.approx(1))
-    assert results["global_step"] == 100
-    assert [each["class_ids"][0] for each in estimator.predict(lambda: input_fn().take(1))] == [
-        0,
-        0,
-        0,
-        0,
-        1,
-        1,
-        1,
-        1,
-    ]
+    assert results["global_step"] == 50
+    predictions = estimator.predict(lambda: input_fn().take(1))
+    assert [each["class_ids"][0] for each in predictions] == [0] * 4 + [1] * 4
 
 
 def test_warm_start_is_taken_by_the_estimator_of_a_head(tmp_path):
@@ -127,6 +122,28 @@ def test_warm_start_is_taken_by_the_estimator_of_a_head(tmp_path):
     )
     with pytest.raises(replicate.CheckpointError, match="none"):
         estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])))
+
+
+def test_rate_of_the_linear_model_falls_with_its_columns():
+    def column(name):
+        return SimpleNamespace(name=name, get_dense_tensor=None, variable_shape=None)
+
+    columns = [column(f"x{index}") for index in range(250**2)]
+    settings = CombinedSettings(
+        columns, "Ftrl", None, "Adagrad", None, None, None, False, "sum", None
+    )
+    (linear,) = settings.parts("Owner")
+    assert linear.optimizer.learning_rate == 1 / 250
+
+
+def test_synchronous_optimizers_are_refused_for_two_parts(train_steps, tmp_path):
+    def make():
+        return v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 1)
+
+    for given in (make, lambda: replicate.TowerOptimizer(make())):
+        estimator = regressor(tmp_path, linear_optimizer=given)
+        with pytest.raises(ValueError, match="cannot train two parts by a SyncReplicasOptimizer"):
+            train_steps(estimator, {"x": [1.0]}, [1.0])
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,10 @@ def test_part_is_below_its_scope_and_summarized_in_training(graph):
         assert summaries(session) == {"bias": 7, "fraction_of_zero_weights": 0.5}
 
 
-def test_evaluation_makes_no_summaries(graph):
-    make_linear_part([X], "sum", None).build(FEATURES, 2, ModeKeys.EVAL, None)
+def test_evaluation_of_partitioned_weights_makes_no_summaries(graph):
+    part = make_linear_part([X], "sum", v1.fixed_size_partitioner(2))
+    names = [each.op.name for each in part.build(FEATURES, 2, ModeKeys.EVAL, None).variables]
+    assert names[0] == "linear/linear_model/x/weights/part_0"
     assert v1.get_collection(v1.GraphKeys.SUMMARIES) == []
 
 
@@ -49,16 +51,7 @@ def test_builder_leaves_the_scope_to_its_caller(graph):
         assert set(summaries(session)) == {"mine/bias", "mine/fraction_of_zero_weights"}
 
 
-def test_partitioner_is_that_of_the_argument(graph):
-    part = make_linear_part([X], "sum", v1.fixed_size_partitioner(2))
-    names = [each.op.name for each in part.build(FEATURES, 1, ModeKeys.EVAL, None).variables]
-    assert names[0] == "linear/linear_model/x/weights/part_0"
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match=r"linear_sparse_combiner must be one of \['sum', 'mean'"):
-        make_linear_part([X], "max", None, prefix="linear_")
-    with pytest.raises(TypeError, match="partitioner must be a function or None, got 3"):
-        make_linear_part([X], "sum", 3)
-    with pytest.raises(ValueError, match="units must be an int"):
-        linear_logit_fn_builder({"head": 2}, [X])
+@pytest.mark.parametrize("units", [{"head": 2}, 2.0, True])
+def test_units_must_be_an_int(units):
+    with pytest.raises(ValueError, match="units must be an int, the logits per example, got"):
+        linear_logit_fn_builder(units, [X])

@@ -50,16 +50,6 @@ def test_logits_are_those_of_the_layers(graph):
     assert v1.get_collection(v1.GraphKeys.SUMMARIES) == []
 
 
-def test_summaries_of_training_are_per_layer(graph, evaluate):
-    network().build(FEATURES, 1, ModeKeys.TRAIN, None)
-    summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
-    assert [value.tag for value in summary.value] == [
-        f"dnn/{layer}/{name}"
-        for layer in ("hiddenlayer_0", "logits")
-        for name in ("fraction_of_zero_values", "activation")
-    ]
-
-
 def test_dropout_is_of_training_only(graph):
     """Half of the 1000 units are dropped, and the others are doubled."""
     built = {}
@@ -99,6 +89,8 @@ def test_builder_leaves_the_scope_to_its_caller(graph):
         input_layer_partitioner=v1.fixed_size_partitioner(2),
         batch_norm=False,
     )
+    with pytest.raises(ValueError, match="units must be an int"):
+        dnn_logit_fn_builder({"head": 2}, [3], [X])
     with v1.variable_scope("mine"):
         logits = logit_fn(features={**FEATURES, "i": [1, 2]}, mode=ModeKeys.TRAIN)
     assert logits.shape.as_list() == [2, 2]
@@ -131,11 +123,6 @@ def test_settings_out_of_range_are_refused(changes, kind, text):
         network(**changes)
 
 
-def test_units_must_be_an_int():
-    with pytest.raises(ValueError, match="units must be an int"):
-        dnn_logit_fn_builder({"head": 2}, [3], [X])
-
-
 def test_dense_layer_records_its_sums(graph):
     with v1.variable_scope("layer"):
         outputs, (layer,) = dense(tf.constant(ROWS), 3, tf.nn.relu)
@@ -149,15 +136,7 @@ def test_dense_layer_records_its_sums(graph):
     limit = np.sqrt(6 / (2 + 3))
     assert np.abs(kernel).max() <= limit
     assert (layer.kind, layer.inputs.shape.as_list()) == ("dense", [2, 2])
-
-
-def test_dense_layer_without_activation_is_linear(graph):
-    outputs, (layer,) = dense(tf.constant(ROWS), 2)
-    assert outputs is layer.outputs
-
-
-def test_partitioned_dense_layer_has_no_record(graph):
-    with v1.variable_scope("layer", partitioner=v1.fixed_size_partitioner(2)):
+    with v1.variable_scope("parts", partitioner=v1.fixed_size_partitioner(2)):
         assert dense(tf.constant(ROWS), 2).layers == []
 
 
@@ -244,8 +223,3 @@ def test_dropout_without_a_seed_is_unpredictable():
     drawn, stateful = masks(None, steps=1)
     assert len(stateful) == 2
     assert drawn[0].tobytes() != masks(None, steps=1)[0][0].tobytes()
-
-
-def test_dropout_needs_no_global_step(graph, evaluate):
-    outputs = dropout(tf.constant(ONES), 0.25)
-    np.testing.assert_allclose(np.unique(evaluate(outputs)), [0, 1 / 0.75])

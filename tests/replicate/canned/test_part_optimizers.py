@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.canned.part_optimizers import PartOptimizer
 from replicate.estimator.log import log
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
@@ -101,18 +100,6 @@ def test_unknown_losses_are_left_out_of_the_record(train_steps, tmp_path):
     train_steps(estimator, FEATURES, LABELS.astype(np.float32))
     assert optimizer.calls[0].losses is None
     assert optimizer.calls[0].head == "PoissonRegressionHead"
-
-
-def test_checked_optimizer_keeps_its_names():
-    checked = PartOptimizer("Adam", 0.5, "Owner", "dnn_optimizer").checked()
-    assert (checked.learning_rate, checked.owner, checked.argument) == (
-        0.5,
-        "Owner",
-        "dnn_optimizer",
-    )
-    assert callable(checked.given)
-    with pytest.raises(ValueError, match="Owner: dnn_optimizer is named 'Best'"):
-        PartOptimizer("Best", 0.5, "Owner", "dnn_optimizer").checked()
 
 
 def combined(model_dir, **arguments):

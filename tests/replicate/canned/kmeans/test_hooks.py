@@ -58,16 +58,20 @@ def test_chief_chooses_of_one_batch_after_another(chosen):
     np.testing.assert_array_equal(part.session.run(part.clusters), centers)
 
 
-def test_input_that_ends_too_early_is_an_error(chosen):
-    part = chosen(num_clusters=9)
-    with pytest.raises(ValueError, match=r"the input ended when 7 of 9 centers had been chosen"):
-        part.run(num_clusters=9)
-
-
-def test_function_that_returns_too_many_is_an_error(chosen):
-    part = chosen(initial_clusters=lambda inputs, k: tf.zeros([5, 2]))
-    with pytest.raises(ValueError, match=r"gave 5 centers instead of 3.*must return at most k"):
-        part.run()
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"num_clusters": 9}, r"the input ended when 7 of 9 centers had been chosen"),
+        (
+            {"num_clusters": 3, "initial_clusters": lambda inputs, k: tf.zeros([5, 2])},
+            r"gave 5 centers instead of 3.*must return at most k",
+        ),
+    ],
+)
+def test_wrong_number_of_centers_is_an_error(chosen, changes, text):
+    part = chosen(**changes)
+    with pytest.raises(ValueError, match=text):
+        part.run(changes["num_clusters"])
 
 
 @pytest.mark.parametrize(("num_clusters", "size"), [(2, 2), (3, 4)])

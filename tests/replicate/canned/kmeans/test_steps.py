@@ -51,11 +51,6 @@ def centers_after_each_step(changes):
     return got
 
 
-def test_sums_and_numbers_of_points(graph, evaluate):
-    sums = cluster_sums(tf.constant(BATCHES[0]), tf.constant(INDICES), 3)
-    np.testing.assert_allclose(evaluate(sums), sums_of(BATCHES[0]), rtol=1e-6)
-
-
 @pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])
 def test_full_batch_moves_centers_to_the_mean(graph, metric):
     got = centers_after_each_step({"use_mini_batch": False, "distance_metric": metric})
@@ -77,9 +72,8 @@ def test_mini_batch_moves_centers_towards_the_mean(graph):
         np.testing.assert_allclose(centers, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])
-def test_centers_move_after_each_iteration_of_two_steps(graph, metric):
-    got = centers_after_each_step({"steps_per_iteration": 2, "distance_metric": metric})
+def test_centers_move_after_each_iteration_of_two_steps(graph):
+    got = centers_after_each_step({"steps_per_iteration": 2, "distance_metric": "cosine"})
     moving, centers, counts = CENTERS.astype(np.float64), CENTERS, np.zeros([3, 1])
     for number, batch in enumerate(BATCHES):
         sums = sums_of(batch)
@@ -88,7 +82,7 @@ def test_centers_move_after_each_iteration_of_two_steps(graph, metric):
         moving = np.where(sums[:, 2:] > 0, moved, moving)
         counts += sums[:, 2:]
         if number % 2:
-            centers = unit(moving) if metric == "cosine" else moving
+            centers = unit(moving)
             counts = np.zeros([3, 1])
         np.testing.assert_allclose(got[number], centers, rtol=1e-5)
 
@@ -119,19 +113,6 @@ def test_variables_have_the_names_of_tf_estimator(graph, changes, expected):
     for name, value in expected.items():
         np.testing.assert_array_equal(got[name], value, err_msg=name)
         assert got[name].dtype == value.dtype
-
-
-def test_both_copies_take_any_number_of_centers(graph):
-    clusters = create_clusters()
-    variables = create_trained_variables(clusters, KMeansSettings(3, steps_per_iteration=2))
-    rows = v1.placeholder(tf.float32, [None, 2])
-    assign = assign_all(variables, clusters, rows)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for centers in (np.ones([1, 2]), np.ones([3, 2])):
-            session.run(assign, {rows: centers})
-            for copy in (clusters, variables.moving):
-                np.testing.assert_array_equal(session.run(copy), centers)
 
 
 def test_later_tower_gets_the_same_variables(graph):
@@ -174,14 +155,11 @@ def test_distances_against_numpy(graph, metric, formula):
     np.testing.assert_allclose(distances, expected.min(axis=1), rtol=1e-5, atol=1e-6)
 
 
-def test_distance_to_itself_is_never_negative(graph):
+def test_distances_of_points_to_themselves_and_of_no_points(graph):
     far = 1000 + 0.1 * THREE_POINTS
     every, _, distances = evaluated(KMeansSettings(7), far, far)
     assert min(every.min(), distances.min()) >= 0
     assert distances.max() < 1
-
-
-def test_batch_without_points_has_no_distances(graph):
     every, indices, distances = evaluated(KMeansSettings(3), THREE_POINTS[:0], TWO_CENTERS)
     assert every.shape == (0, 4)
     assert indices.shape == distances.shape == (0,)
@@ -233,15 +211,14 @@ def test_small_batches_are_taken_whole_until_there_are_enough():
 
 def test_seed_chooses_the_rows_and_falls_back_to_that_of_the_graph():
     for initial in ("random", "kmeans_plus_plus"):
-
-        def centers(graph_seed, seed, initial=initial):
-            changes = {"num_clusters": 10, "initial_clusters": initial, "seed": seed}
-            return chosen([POINTS], graph_seed, **changes)[0]
-
-        np.testing.assert_array_equal(centers(1, None), centers(1, 1))
-        assert not np.array_equal(centers(1, None), centers(2, None))
-        assert not np.array_equal(centers(1, 1), centers(1, 2))
-        assert centers(None, None).shape == (10, 2)
+        own, of_graph, other_graph, other, free = (
+            chosen([POINTS], graph, num_clusters=10, initial_clusters=initial, seed=seed)[0]
+            for graph, seed in [(1, 1), (1, None), (2, None), (1, 2), (None, None)]
+        )
+        np.testing.assert_array_equal(of_graph, own)
+        assert not np.array_equal(of_graph, other_graph)
+        assert not np.array_equal(own, other)
+        assert free.shape == (10, 2)
 
 
 @pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])
