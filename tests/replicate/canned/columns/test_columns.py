@@ -232,7 +232,9 @@ def test_linear_model_takes_a_table_without_scope(checkpoint, graph, evaluate):
     np.testing.assert_array_equal(evaluate(table), SHARED)
 
 
-@pytest.mark.parametrize(("make", "parts"), zip(MAKERS, [2, None], strict=True))
+@pytest.mark.parametrize(
+    ("make", "parts"), [(MAKERS[0], 2), pytest.param(MAKERS[1], None, marks=pytest.mark.broad)]
+)
 def test_towers_share_the_tables(make, parts, train_steps, tmp_path):
     batch = {"city": np.array([0, 1, 1, 0]), "job": np.array([1, 1, 0, 0])}, np.array([0, 1, 1, 0])
     found = []

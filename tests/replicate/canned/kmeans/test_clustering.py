@@ -131,9 +131,9 @@ def test_tolerance_ends_training(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"use_mini_batch": False, "initial_clusters": "kmeans_plus_plus"},
+        pytest.param({"use_mini_batch": False}, marks=pytest.mark.broad),
         pytest.param({"distance_metric": "cosine"}, marks=pytest.mark.slow),
-        {"mini_batch_steps_per_iteration": 3},
+        {"mini_batch_steps_per_iteration": 3, "initial_clusters": "kmeans_plus_plus"},
     ],
     ids=["full", "mini, cosine", "mini, several steps"],
 )
