@@ -10,7 +10,7 @@ from replicate.report.panels import Panel
 from replicate.report.pictures import draw
 
 
-@pytest.mark.parametrize(("count", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (4, 2, 2), (5, 3, 2)])
+@pytest.mark.parametrize(("count", "columns", "rows"), [(4, 2, 2), (5, 3, 2)])
 def test_picture_size_follows_the_number_of_panels(tmp_path, count, columns, rows):
     panel = Panel(
         "a$\\frac{$", {"$^$": Curve((1, 2), (1.0, float("nan"))), "b": Curve((1,), (2.0,))}, True

@@ -35,16 +35,8 @@ def test_both_files_are_read(tmp_path):
         "variables on": "TensorFlow's choice",
         "consolidation": "TensorFlow's choice",
     }
-    assert record.variables == [
-        {
-            "variable": "w",
-            "shape": "2x3",
-            "dtype": "float32",
-            "parameters": "6,000",
-            "device": "-",
-            "note": "-",
-        }
-    ]
+    changed = {"parameters": "6,000", "device": "-", "note": "-"}
+    assert record.variables == [{**RUN["variables"][0], **changed}]
     assert (record.num_parameters, record.num_towers) == (6000, 2)
     assert record.environment == {"python": "3.11", "gpus": "0"}
     assert (record.started, record.notes) == ("2026-01-02T03:04:05Z", [])
@@ -64,7 +56,6 @@ def test_missing_files_give_notes(tmp_path):
     [
         (b'{"a": ', "run.json cannot be read: JSONDecodeError."),
         (b"[" * 100_000, "run.json cannot be read: RecursionError."),
-        (b"\xff\x00", "run.json cannot be read: JSONDecodeError."),
         (b"[1]", "run.json holds list, not an object."),
     ],
 )
@@ -109,11 +100,8 @@ def words(**curves):
     return " ".join(kfac_health(training))
 
 
-def test_without_kfac_there_are_no_words():
-    assert kfac_health({"loss": Curve((1,), (1.0,))}) == []
-
-
 def test_a_healthy_run():
+    assert kfac_health({"loss": Curve((1,), (1.0,))}) == []
     told = words(
         skipped_steps=(0.0, 0.0),
         rejected_steps=(0.0, 1.0),

@@ -141,7 +141,9 @@ def test_subclass_on_one_tower_may_have_a_plain_model_fn(plain, tmp_path):
     check_numbers(estimator, plain, rows=6)
 
 
-@pytest.mark.parametrize("model_fn", [tpu_model_fn, plain_model_fn])
+@pytest.mark.parametrize(
+    "model_fn", [tpu_model_fn, pytest.param(plain_model_fn, marks=pytest.mark.broad)]
+)
 def test_two_towers_train_as_one_device(model_fn, plain, tmp_path):
     estimator = make(model_fn, tmp_path, devices=TWO).train(input_fn, max_steps=5)
     check_numbers(estimator, plain, rows=3, rtol=1e-5)
