@@ -39,33 +39,16 @@ def test_local_variables_are_on_the_worker_and_centers_on_the_parameter_servers_
 
 def test_names_and_collections_of_local_variable_and_center(getter):
     with v1.variable_scope("layer"), v1.name_scope("somewhere"):
-        v1.get_variable("w", [2], collections=[Keys.GLOBAL_VARIABLES, "mine"])
+        v1.get_variable("w", [2], collections=[Keys.GLOBAL_VARIABLES, "mine"], use_resource=False)
     center = f"{GLOBAL_VARIABLE_NAME}/layer/w"
     assert names(Keys.GLOBAL_VARIABLES) == [center]
     assert names(Keys.LOCAL_VARIABLES) == names(Keys.TRAINABLE_VARIABLES) == ["layer/w"]
     assert names("mine") == [center, "layer/w"]
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_use_resource_applies_to_the_local_variable_and_centers_are_resources(getter, use_resource):
-    local = v1.get_variable("w", [2], use_resource=use_resource)
-    (pair,) = getter.averaged
-    assert (local.op.type == "VarHandleOp") == use_resource
-    assert pair.center.op.type == "VarHandleOp"
+    assert [each.op.type for each in v1.get_collection("mine")] == ["VarHandleOp", "VariableV2"]
 
 
 def test_non_trainable_variables_are_not_averaged(getter):
-    mean = v1.get_variable(
-        "mean",
-        shape=[2],
-        dtype=tf.float64,
-        initializer=v1.zeros_initializer(),
-        trainable=False,
-        collections=[Keys.GLOBAL_VARIABLES, Keys.MODEL_VARIABLES],
-        validate_shape=True,
-        use_resource=True,
-        aggregation=tf.VariableAggregation.MEAN,
-    )
+    mean = v1.get_variable("mean", [2], tf.float64, v1.zeros_initializer(), trainable=False)
     count = v1.get_variable("count", [], tf.int64, v1.zeros_initializer())
     flag = v1.get_variable("flag", initializer=True)
     own = v1.get_variable("own", [2], collections=[Keys.LOCAL_VARIABLES])
