@@ -68,10 +68,6 @@ def test_optimizer_is_not_made_outside_of_training(graph, tmp_path):
     assert not make.called
     assert [call["optimizer"] for call in head.calls] == [None, None]
     assert [call["update_ops"] for call in head.calls] == [[], []]
-
-
-def test_features_must_be_a_dict(graph, tmp_path):
-    estimator = replicate.LinearEstimator(OwnHead(), [X], str(tmp_path))
     with pytest.raises(ValueError, match="features must be a dict"):
         estimator.model_fn(tf.ones([2]), None, "infer", estimator.config)
 

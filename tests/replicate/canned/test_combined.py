@@ -91,26 +91,21 @@ def test_towers_of_two_optimizers_train_together(train_steps, tmp_path):
     assert losses[0][-1] < losses[0][0]
 
 
-def test_trains_evaluates_and_predicts(tmp_path):
-    def input_fn():
-        features = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[:, None]}
-        labels = (features["x"][:, 0] > 0).astype(np.int64)
-        return tf.data.Dataset.from_tensors((features, labels)).repeat(50)
-
+def test_classifier_trains_both_parts(train_steps, tmp_path):
+    """The loss of three classes at logits 0 is log 3, with weights Σ w·l / rows."""
+    columns = {"linear_feature_columns": [X], "dnn_feature_columns": [X], "dnn_hidden_units": [1]}
     estimator = DNNLinearCombinedClassifier(
-        str(tmp_path),
-        linear_feature_columns=[X],
-        linear_optimizer="SGD",
-        dnn_feature_columns=[X],
-        dnn_optimizer=v1.train.AdamOptimizer(0.1),
-        dnn_hidden_units=[4],
-        config=replicate.RunConfig(progress="off", save_summary_steps=None),
-    ).train(input_fn)
-    results = estimator.evaluate(input_fn, steps=3)
-    assert (results["accuracy"], results["auc"]) == (1, pytest.approx(1))
-    assert results["global_step"] == 50
-    predictions = estimator.predict(lambda: input_fn().take(1))
-    assert [each["class_ids"][0] for each in predictions] == [0] * 4 + [1] * 4
+        str(tmp_path), **columns, linear_optimizer="SGD", n_classes=3, weight_column="w"
+    )
+    zero = {"dnn/logits/kernel": np.zeros([1, 3], np.float32)}
+    features = {"x": [1.0, 2.0], "w": [1.0, 3.0]}
+    done = train_steps(estimator, features, [0, 2], initial=zero)
+    np.testing.assert_allclose(done.losses, [4 / 2 * np.log(3)], rtol=1e-6)
+    bias = np.array([1 - 4 / 3, -4 / 3, 3 - 4 / 3]) / 2
+    np.testing.assert_allclose(
+        done.variables["linear/linear_model/bias_weights"], 0.005 * bias, rtol=1e-5
+    )
+    assert (np.sign(done.variables["dnn/logits/bias"]) == np.sign(bias)).all()
 
 
 def test_warm_start_is_taken_by_the_estimator_of_a_head(tmp_path):

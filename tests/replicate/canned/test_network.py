@@ -51,6 +51,8 @@ def test_logits_are_those_of_the_layers(graph):
     assert [layer.bias for layer in part.layers] == part.variables[1::2]
     assert part.updates == []
     assert v1.get_collection(v1.GraphKeys.SUMMARIES) == []
+    with v1.variable_scope("parts", partitioner=v1.fixed_size_partitioner(2)):
+        assert dense(tf.constant(FEATURES["x"]), 2).layers == []
 
 
 def test_dropout_is_of_training_only(graph):
@@ -124,11 +126,6 @@ def test_builder_leaves_the_scope_to_its_caller(graph):
 def test_settings_out_of_range_are_refused(changes, kind, text):
     with pytest.raises(kind, match=text):
         network(**changes)
-
-
-def test_partitioned_dense_layer_has_no_record(graph):
-    with v1.variable_scope("layer", partitioner=v1.fixed_size_partitioner(2)):
-        assert dense(tf.constant(FEATURES["x"]), 2).layers == []
 
 
 def test_batch_normalization_takes_the_batch_in_training(graph):

@@ -59,18 +59,13 @@ def test_non_trainable_variables_are_not_averaged(getter):
     assert mean.dtype == tf.float64
 
 
-def test_reuse_returns_the_same_local_variable(getter):
-    first = v1.get_variable("w", [2])
-    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
-        assert v1.get_variable("w", [2]) is first
-    assert len(getter.averaged) == 1
-
-
 def test_each_getter_lists_only_its_own_variables(graph):
     getters = [ModelAverageCustomGetter("") for _ in range(2)]
     for getter, name in zip(getters, "ab", strict=True):
         with v1.variable_scope(name, custom_getter=getter):
-            v1.get_variable("w", [2])
+            first = v1.get_variable("w", [2])
+        with v1.variable_scope(name, custom_getter=getter, reuse=True):
+            assert v1.get_variable("w", [2]) is first
     assert [[pair.local.op.name for pair in each.averaged] for each in getters] == [
         ["a/w"],
         ["b/w"],
@@ -137,8 +132,5 @@ def test_of_takes_the_device_from_the_run_config(master, jobs, device):
     cluster_spec = v1.train.ClusterSpec(jobs)
     config = SimpleNamespace(task_type="chief", task_id=0, master=master, cluster_spec=cluster_spec)
     assert ModelAverageCustomGetter.of(config).worker_device == device
-
-
-def test_a_device_must_be_a_string():
     with pytest.raises(TypeError, match=r'worker_device must be .* got None\. Pass "/job:worker'):
         ModelAverageCustomGetter(None)

@@ -120,7 +120,7 @@ def test_two_optimizers_with_one_name_do_not_clash(graph):
     assert all(shared)
 
 
-def test_sparse_and_missing_gradients_are_applied(graph):
+def test_sparse_and_missing_gradients_are_applied_and_centers_copied(graph):
     getter = ModelAverageCustomGetter("")
     with v1.variable_scope("", custom_getter=getter):
         table = v1.get_variable("table", initializer=[[1.0], [2.0], [3.0]])
@@ -130,20 +130,14 @@ def test_sparse_and_missing_gradients_are_applied(graph):
     )
     loss = tf.reduce_sum(tf.gather(table, [0, 2]) ** 2)
     train_op = averaging.minimize(loss, v1.train.create_global_step())
+    copied = averaging.get_init_op()
     with initialised() as session:
         session.run(train_op)
         assert session.run(getter.averaged[0].center).ravel().tolist() == [0.0, 2.0, 0.0]
         assert session.run(unused) == 5.0
-
-
-def test_init_op_copies_the_centers(graph):
-    _, weights, averaging = quadratic(v1.train.GradientDescentOptimizer(0.5))
-    (pair,) = averaging._getter.averaged
-    copied = averaging.get_init_op()
-    with initialised() as session:
-        session.run(pair.center.assign([3.0, 4.0]))
+        session.run(getter.averaged[0].center.assign([[7.0], [8.0], [9.0]]))
         session.run(copied)
-        assert session.run(weights).tolist() == [3.0, 4.0]
+        assert session.run(table).ravel().tolist() == [7.0, 8.0, 9.0]
 
 
 def replicated(towers, **settings):

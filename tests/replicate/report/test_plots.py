@@ -26,32 +26,26 @@ def test_curves_fill_the_frame():
     assert (series.last, shown.notes) == ("2", [])
 
 
-def test_decades_have_equal_distances_on_a_logarithmic_scale():
-    shown = plot(Panel("loss", {"a": Curve((0, 1, 2), (1.0, 0.1, 0.01))}, True))
-    first, second, third = (y for _, y, _ in shown.series[0].markers)
-    assert third - second == pytest.approx(second - first, abs=0.11)
-    assert [tick.text for tick in shown.y_ticks] == ["0.01", "0.1", "1"]
-
-
 def test_values_that_are_not_finite_are_gaps_and_counted():
     values = (1.0, math.nan, math.inf, 2.0)
     shown = plot(Panel("x", {"a": Curve((1, 2, 3, 4), values)}))
     assert shown.series[0].path.count("M") == 2
     assert len(shown.series[0].markers) == 2
     assert shown.notes == ["2 of 4 values are not finite."]
+    for values in ((), (math.nan,)):
+        assert plot(Panel("x", {"a": Curve((1,) * len(values), values)}, True)).is_empty
 
 
-def test_zero_has_no_place_on_a_logarithmic_scale():
+def test_logarithmic_scale_has_equal_decades_and_no_place_for_zero():
+    shown = plot(Panel("loss", {"a": Curve((0, 1, 2), (1.0, 0.1, 0.01))}, True))
+    first, second, third = (y for _, y, _ in shown.series[0].markers)
+    assert third - second == pytest.approx(second - first, abs=0.11)
+    assert [tick.text for tick in shown.y_ticks] == ["0.01", "0.1", "1"]
     shown = plot(Panel("x", {"a": Curve((1, 2), (0.0, 2.0))}, True))
     assert shown.notes == ["1 values are not above 0 and have no place on this scale."]
     assert len(shown.series[0].markers) == 1
     linear = plot(Panel("x", {"a": Curve((1, 2), (0.0, -2.0))}, True))
     assert len(linear.series[0].markers) == 2
-
-
-@pytest.mark.parametrize("values", [(), (math.nan,)])
-def test_nothing_to_draw(values):
-    assert plot(Panel("x", {"a": Curve((1,) * len(values), values)}, True)).is_empty
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -3e38])

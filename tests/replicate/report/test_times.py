@@ -56,10 +56,13 @@ def test_no_file_a_link_and_no_steps_tell_nothing(tmp_path):
     assert read_times(tmp_path / "run") == UNKNOWN
 
 
-def test_pauses_between_runs_do_not_count(timed_dir):
+def test_pauses_and_impossible_times_do_not_count(timed_dir, write_timed):
     curves = read_curves(timed_dir)
     assert curves["training"]["loss"].seconds == (0.0, 10.0, 10.0, 30.0)
     assert curves["eval"]["loss"].seconds == (4.0, 10.0, 30.0)
+    (timed_dir / "a.tfevents").write_bytes(max(timed_dir.glob("events*")).read_bytes())
+    write_timed(timed_dir, "loss", (1005.0, 1, 4.0), (math.nan, 2, 3.0), (1e300, 3, 2.0))
+    assert elapsed(timed_dir).spans == ((1000.0, 1010.0), (5000.0, 5020.0))
 
 
 @pytest.mark.parametrize("kept", [0, 5, 30])
@@ -77,12 +80,6 @@ def test_a_time_outside_of_all_spans_counts_what_came_before():
     clock = Elapsed(((10.0, 20.0), (30.0, 40.0)))
     assert [clock.at(time) for time in (0, 15, 25, 35, 99)] == [0, 5, 10, 15, 20]
     assert [clock.at(float(time)) for time in ("nan", "inf", "-inf")] == [0, 20, 0]
-
-
-def test_impossible_and_repeated_times_do_not_count(timed_dir, write_timed):
-    (timed_dir / "a.tfevents").write_bytes(max(timed_dir.glob("events*")).read_bytes())
-    write_timed(timed_dir, "loss", (1005.0, 1, 4.0), (math.nan, 2, 3.0), (1e300, 3, 2.0))
-    assert elapsed(timed_dir).spans == ((1000.0, 1010.0), (5000.0, 5020.0))
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,9 @@ def test_masters_in_a_cluster(monkeypatch):
     assert config("evaluator", MASTER).evaluation_master == ""
 
 
-@pytest.mark.parametrize("name", ["local", "my-tpu"])
-def test_the_resolver_of_a_tpu_has_no_effect(name):
-    assert tpu.RunConfig(cluster=tpu.TPUClusterResolver(name)) == tpu.RunConfig()
-
-
-def test_a_cluster_config_is_used():
+def test_a_cluster_config_is_used_and_the_resolver_of_a_tpu_is_not():
+    for name in ("local", "my-tpu"):
+        assert tpu.RunConfig(cluster=tpu.TPUClusterResolver(name)) == tpu.RunConfig()
     cluster = ClusterConfig({"chief": ("a:1",), "worker": ("b:1",)}, "worker")
     assert tpu.RunConfig(cluster=cluster).cluster == cluster
     found = tpu.RunConfig(cluster=cluster, evaluation_master="x").cluster_spec

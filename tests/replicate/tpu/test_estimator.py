@@ -44,7 +44,8 @@ def losses(features, labels):
 def tpu_model_fn(features, labels, mode, params):
     loss, logits = losses(features, labels)
     if mode == "infer":
-        return tpu.TPUEstimatorSpec(mode, predictions={"logits": logits})
+        nothing = lambda: None, []
+        return tpu.TPUEstimatorSpec(mode, predictions={"logits": logits}, host_call=nothing)
     optimizer = tpu.CrossShardOptimizer(v1.train.AdamOptimizer(params["rate"]))
     return tpu.TPUEstimatorSpec(
         mode,

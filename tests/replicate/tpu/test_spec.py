@@ -107,17 +107,22 @@ def test_wrong_fields_are_refused(fields, error, text):
         tpu.TPUEstimatorSpec("eval", **fields)
 
 
-def model_fn(folder):
-    """A model whose host call writes the sum of its rows and the step, and counts its runs."""
+def model_fn(folder, checkpoint, calls):
+    """A model whose host call writes the sum of its rows and the step, and counts its runs.
+
+    As in BERT its `scaffold_fn`, whose calls are counted, loads a checkpoint of another model.
+    """
 
     def host_call(step, total):
-        with (
-            tf.summary.create_file_writer(folder).as_default(),
-            tf.summary.record_if(True),
-        ):
+        with tf.summary.create_file_writer(folder).as_default(), tf.summary.record_if(True):
             tf.summary.scalar("total", total, step=step)
         runs = v1.get_local_variable("runs", [], tf.int64, v1.initializers.zeros())
         return [v1.summary.all_v2_summary_ops(), v1.assign_add(runs, 1)]
+
+    def scaffold_fn():
+        calls.append(None)
+        v1.train.init_from_checkpoint(checkpoint, {"old/weight": "weight"})
+        return v1.train.Scaffold()
 
     def model_fn(features, labels, mode, params):
         weight = v1.get_variable("weight", [], initializer=v1.initializers.ones())
@@ -130,6 +135,7 @@ def model_fn(folder):
             loss=loss,
             train_op=optimizer.minimize(loss, step),
             host_call=(host_call, [step, tf.reduce_sum(features)]),
+            scaffold_fn=scaffold_fn if mode == "train" else None,
         )
 
     return model_fn
@@ -157,12 +163,22 @@ def totals(folder):
     return [float(tf.make_ndarray(event.summary.value[0].tensor)) for event in events]
 
 
+@pytest.fixture
+def checkpoint(tmp_path):
+    with tf.Graph().as_default(), v1.Session() as session:
+        old = v1.get_variable("old/weight", initializer=4.0)
+        session.run(old.initializer)
+        return v1.train.Saver().save(session, str(tmp_path / "old"))
+
+
 @pytest.mark.parametrize(("devices", "trained", "evaluated"), [(None, 12, 12), (TWO, 9, 3)])
-def test_host_call_runs_in_each_step(devices, trained, evaluated, tmp_path, plain_sessions):
+def test_host_call_runs_in_each_step(
+    devices, trained, evaluated, checkpoint, tmp_path, plain_sessions
+):
     """On towers it is that of the last one in TRAIN, of the first one otherwise."""
-    events = str(tmp_path / "host")
+    events, calls = str(tmp_path / "host"), []
     estimator = tpu.TPUEstimator(
-        model_fn(events),
+        model_fn(events, checkpoint, calls),
         str(tmp_path / "model"),
         tpu.RunConfig(progress="off"),
         use_tpu=False,
@@ -176,6 +192,8 @@ def test_host_call_runs_in_each_step(devices, trained, evaluated, tmp_path, plai
     estimator.train(input_fn, [hook], steps=2)
     assert hook.counts == [1, 2]
     assert totals(events) == [trained] * 2
+    assert len(calls) == 1
+    assert estimator.get_variable_value("weight") == 4
     hook = Runs()
     estimator.evaluate(input_fn, hooks=[hook])
     assert hook.counts == [1, 2, 3]
@@ -183,42 +201,3 @@ def test_host_call_runs_in_each_step(devices, trained, evaluated, tmp_path, plai
     hook = Runs()
     assert len(list(estimator.predict(input_fn, hooks=[hook]))) == 12
     assert hook.counts == [1, 2, 3]
-
-
-def test_scaffold_fn_is_called_once_and_may_load_a_checkpoint(tmp_path, plain_sessions):
-    """As BERT does: the variables begin with the values of another model's checkpoint."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        old = v1.get_variable("old/weights", initializer=[4.0, 5.0])
-        session.run(old.initializer)
-        path = v1.train.Saver().save(session, str(tmp_path / "old"))
-    calls = []
-
-    def scaffold_fn():
-        calls.append(None)
-        v1.train.init_from_checkpoint(path, {"old/weights": "new/weights"})
-        return v1.train.Scaffold()
-
-    def model_fn(features, labels, mode, params):
-        with v1.variable_scope("new"):
-            weights = v1.get_variable("weights", [2])
-        loss = tf.reduce_mean(features) * tf.reduce_sum(weights)
-        optimizer = tpu.CrossShardOptimizer(v1.train.GradientDescentOptimizer(0.0))
-        train_op = optimizer.minimize(loss, v1.train.get_global_step())
-        return tpu.TPUEstimatorSpec(
-            mode,
-            loss=loss,
-            train_op=train_op,
-            host_call=(lambda: None, []),
-            scaffold_fn=scaffold_fn,
-        )
-
-    estimator = tpu.TPUEstimator(
-        model_fn,
-        str(tmp_path / "model"),
-        tpu.RunConfig(progress="off"),
-        use_tpu=False,
-        devices=TWO,
-    )
-    estimator.train(lambda: tf.data.Dataset.from_tensors(ROWS), steps=1)
-    np.testing.assert_array_equal(estimator.get_variable_value("new/weights"), [4, 5])
-    assert len(calls) == 1

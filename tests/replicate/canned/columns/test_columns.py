@@ -29,13 +29,6 @@ fc = tf.feature_column
 IDS = fc.categorical_column_with_identity("id", 3)
 
 
-def test_dense_value_is_a_row_per_example(graph):
-    tensors = ColumnTensors({"x": np.ones([2, 2, 3])})
-    value = tensors.dense(fc.numeric_column("x", [2, 3]))
-    assert value.values.shape.as_list() == [2, 6]
-    assert value.layers == []
-
-
 def test_column_with_max_norm_is_looked_up_by_tensorflow(graph, evaluate):
     column = fc.embedding_column(
         IDS, 1, initializer=v1.constant_initializer([[3.0], [0.5], [-2.0]]), max_norm=1.0
@@ -47,8 +40,9 @@ def test_column_with_max_norm_is_looked_up_by_tensorflow(graph, evaluate):
     np.testing.assert_allclose(evaluate(value.values), [[1], [0.5], [-1]])
 
 
-def test_other_number_of_values_than_the_column_has_is_refused(graph):
+def test_other_values_than_the_column_has_are_refused(graph):
     column = fc.numeric_column("x", [2])
+    assert ColumnTensors({"x": np.ones([4, 2])}).dense(column).layers == []
     text = r"column 'x': it takes 2 values for each example\..* Received shape "
     with pytest.raises(ValueError, match=text + r"\(4, 1\)\.$"):
         ColumnTensors({"x": np.ones([4, 1])}).dense(column)
@@ -58,9 +52,6 @@ def test_other_number_of_values_than_the_column_has_is_refused(graph):
         assert session.run(value, {given: [[1, 2]]}).tolist() == [[1, 2]]
         with pytest.raises(ValueError, match=text + r"\[4 1\]\.$"), user_errors():
             session.run(value, {given: np.ones([4, 1])})
-
-
-def test_strings_for_a_numeric_column_are_refused(graph):
     column = fc.bucketized_column(fc.numeric_column("x"), [0.0])
     with pytest.raises(ValueError, match="column 'x': it takes numbers, but feature 'x' is of"):
         ColumnTensors({"x": [["1"]]}).dense(column)
@@ -95,17 +86,14 @@ def test_ids_of_a_sequence_are_combined(graph, evaluate):
     np.testing.assert_allclose(evaluate(rows.values), [[6, 8], [0, 0]])
 
 
-def test_variable_is_that_of_the_scope_and_found_again(graph):
+def test_variables_and_tables_are_found_again(graph):
     state = ColumnState()
     with v1.variable_scope("scope"):
         made = state.create_variable(COLUMN, "weights", [2, 1], trainable=False, initializer=None)
     assert made.op.name == "scope/weights"
     assert state.get_variable(COLUMN, "weights") is made
     assert v1.trainable_variables() == []
-
-
-def test_table_is_found_again():
-    state, table = ColumnState(), object()
+    table = object()
     assert not state.has_resource(COLUMN, "lookup")
     state.add_resource(COLUMN, "lookup", table)
     assert state.get_resource(COLUMN, "lookup") is table

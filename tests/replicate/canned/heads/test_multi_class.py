@@ -13,6 +13,8 @@ def test_loss_is_cross_entropy():
     assert float(MultiClassHead(3).loss(LABELS, LOGITS)) == pytest.approx(LOSSES.mean(), rel=1e-6)
     got = MultiClassHead(3, "w").loss(LABELS[:, None], LOGITS, {"w": WEIGHTS})
     assert float(got) == pytest.approx(np.sum(WEIGHTS * LOSSES) / 3, rel=1e-6)
+    small = MultiClassHead(1000).loss(np.array([3], np.uint8), np.zeros([1, 1000]))
+    assert float(small) == pytest.approx(np.log(1000))
 
 
 def test_sequences_have_a_loss_for_each_step():
@@ -45,12 +47,6 @@ def test_metrics(evaluated):
     )
 
 
-def test_small_integer_types_are_accepted():
-    head = MultiClassHead(1000)
-    got = head.loss(np.array([3], np.uint8), np.zeros([1, 1000]))
-    assert float(got) == pytest.approx(np.log(1000))
-
-
 @pytest.mark.parametrize(
     ("vocabulary", "labels", "text"),
     [
@@ -60,12 +56,9 @@ def test_small_integer_types_are_accepted():
         (["a", "b", "c"], LABELS, "must be strings, since there is a label_vocabulary"),
     ],
 )
-def test_wrong_labels_are_refused(vocabulary, labels, text):
+def test_wrong_labels_and_numbers_of_classes_are_refused(vocabulary, labels, text):
     with pytest.raises(ValueError, match=text):
         MultiClassHead(3, label_vocabulary=vocabulary).loss(labels, LOGITS)
-
-
-@pytest.mark.parametrize("n_classes", [None, 2, 3.0, True])
-def test_wrong_numbers_of_classes_are_refused(n_classes):
-    with pytest.raises(ValueError, match="MultiClassHead: n_classes must be an integer ≥ 3, got"):
-        MultiClassHead(n_classes)
+    for wrong in (None, 2, 3.0, True):
+        with pytest.raises(ValueError, match="MultiClassHead: n_classes must be an integer ≥ 3"):
+            MultiClassHead(wrong)

@@ -25,7 +25,10 @@ def settings_of(**changes):
     return kmeans_settings(**{**DEFAULTS, **changes})
 
 
-def test_array_of_centers_has_its_own_number():
+def test_settings_are_converted():
+    changes = {"mini_batch_steps_per_iteration": 5}
+    assert settings_of(**changes).steps_per_iteration == 5
+    assert settings_of(**changes, use_mini_batch=False).steps_per_iteration == 1
     settings = settings_of(num_clusters=None, initial_clusters=[[1, 2], [3, 4]])
     assert settings.num_clusters == 2
     assert settings.initial_clusters.dtype == np.float32
@@ -36,12 +39,6 @@ def test_array_of_centers_has_its_own_number():
         pytest.raises(ValueError, match=r"is a Tensor of a graph, 'Const:0'.*Pass an array"),
     ):
         settings_of(initial_clusters=tf.constant([[1.0]]))
-
-
-def test_full_batches_move_the_centers_in_every_step():
-    changes = {"mini_batch_steps_per_iteration": 5}
-    assert settings_of(**changes).steps_per_iteration == 5
-    assert settings_of(**changes, use_mini_batch=False).steps_per_iteration == 1
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,11 @@ def test_features_that_make_no_points_are_refused(graph, make, message):
         points_of(make())
 
 
-def test_tensor_of_another_graph_is_refused():
-    with tf.Graph().as_default():
-        foreign = tf.zeros([2, 2])
-    with tf.Graph().as_default():
-        for features in (foreign, {"a": foreign}):
-            with pytest.raises(ValueError, match=r"outside of the graph.*Make it inside of input"):
-                points_of(features)
+def test_tensor_of_another_graph_is_refused(graph):
+    foreign = tf.zeros([2, 2])
+    for features in (foreign, {"a": foreign}):
+        with (
+            tf.Graph().as_default(),
+            pytest.raises(ValueError, match=r"outside of the graph.*Make it inside of input"),
+        ):
+            points_of(features)

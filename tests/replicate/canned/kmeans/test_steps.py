@@ -182,15 +182,9 @@ def rows_in(rows, points):
     return all((np.abs(points - row).max(axis=1) < 1e-6).any() for row in rows)
 
 
-def test_random_centers_are_points_of_the_batch():
-    (centers,) = chosen([POINTS], num_clusters=10, steps_per_iteration=2)
-    assert centers.shape == (10, 2)
-    assert rows_in(centers, POINTS)
-    assert len(np.unique(centers, axis=0)) > 3
-
-
 def test_small_batches_are_taken_whole_until_there_are_enough():
-    first, second, third = chosen([POINTS[:4], POINTS[4:8], POINTS[8:]], num_clusters=10)
+    batches = [POINTS[:4], POINTS[4:8], POINTS[8:]]
+    first, second, third = chosen(batches, num_clusters=10, steps_per_iteration=2)
     np.testing.assert_array_equal(first, POINTS[:4])
     np.testing.assert_array_equal(second, POINTS[:8])
     np.testing.assert_array_equal(third[:8], POINTS[:8])
@@ -219,11 +213,8 @@ def test_kmeans_plus_plus_takes_points_that_are_far_apart(metric):
     assert rows_in(centers, expected)
     nearest = (unit(centers) @ directions.T).argmax(axis=1)
     assert sorted(nearest) == [0, 1, 2]
-
-
-def test_kmeans_plus_plus_refuses_a_batch_that_is_too_small():
     with pytest.raises(tf.errors.InvalidArgumentError, match="Return a larger first batch"):
-        chosen([POINTS[:2]], initial_clusters="kmeans_plus_plus")
+        chosen([points[:2]], initial_clusters="kmeans_plus_plus")
 
 
 def test_given_centers_are_taken_and_normalized():
