@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.model_average.round_state import (
-    JOINED,
-    LEFT,
-    UNSEEN_DROPPED,
-    RoundState,
-    worker_key,
-)
+from replicate.model_average.round_state import JOINED, LEFT, UNSEEN_DROPPED, RoundState, worker_key
 from replicate.model_average.rounds import WorkerMean
 
 v1 = tf.compat.v1

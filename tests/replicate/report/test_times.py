@@ -38,8 +38,7 @@ def test_times_are_total_share_and_per_step(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"seconds": [1], "steps": "x"}', '{"seconds": {"start": NaN}}'],
+    "text", ["{", "[]", '{"seconds": [1], "steps": "x"}', '{"seconds": {"start": NaN}}']
 )
 def test_a_damaged_file_tells_nothing(tmp_path, text):
     (tmp_path / "time.json").write_text(text)

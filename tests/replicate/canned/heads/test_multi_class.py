@@ -40,10 +40,7 @@ def test_predictions():
 def test_metrics(evaluated):
     head = MultiClassHead(3, "w", name="kind")
     assert evaluated(head, (LABELS, LOGITS, {"w": WEIGHTS})) == pytest.approx(
-        {
-            "average_loss/kind": np.average(LOSSES, weights=WEIGHTS),
-            "accuracy/kind": 1 / 4,
-        }
+        {"average_loss/kind": np.average(LOSSES, weights=WEIGHTS), "accuracy/kind": 1 / 4}
     )
 
 

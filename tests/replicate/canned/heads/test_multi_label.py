@@ -25,14 +25,7 @@ def test_loss_is_the_mean_over_classes(losses):
     assert float(got) == pytest.approx(np.sum(WEIGHTS * losses), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        LABELS.astype(bool),
-        SPARSE,
-    ],
-    ids=["bool", "sparse ids"],
-)
+@pytest.mark.parametrize("labels", [LABELS.astype(bool), SPARSE], ids=["bool", "sparse ids"])
 def test_labels_in_other_forms(losses, labels):
     head = MultiLabelHead(3, label_vocabulary=NAMES)
     assert float(head.loss(labels, LOGITS)) == pytest.approx(losses.mean())

@@ -2,13 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate import (
-    BinaryClassHead,
-    ModeKeys,
-    MultiHead,
-    RegressionHead,
-    SequentialHeadWrapper,
-)
+from replicate import BinaryClassHead, ModeKeys, MultiHead, RegressionHead, SequentialHeadWrapper
 
 v1 = tf.compat.v1
 
