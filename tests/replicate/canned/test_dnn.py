@@ -132,10 +132,6 @@ def test_wrong_arguments_are_refused(arguments, text, tmp_path):
         DNNClassifier(**given)
 
 
-class KilledError(Exception):
-    """End of a process."""
-
-
 class KillAt(v1.train.SessionRunHook):
     def __init__(self, step):
         self._step = step
@@ -145,7 +141,7 @@ class KillAt(v1.train.SessionRunHook):
 
     def after_run(self, context, values):
         if values.results == self._step:
-            raise KilledError
+            raise RuntimeError("killed")
 
 
 def shuffled_batches():
@@ -159,7 +155,7 @@ def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
         return DNNRegressor([8], [X], str(tmp_path / name), **settings, devices=["/cpu:0"] * 2)
 
     whole = estimator("whole").train(shuffled_batches, max_steps=5)
-    with pytest.raises(KilledError):
+    with pytest.raises(RuntimeError, match="killed"):
         estimator("killed").train(shuffled_batches, hooks=[KillAt(4)], max_steps=5)
     resumed = estimator("killed").train(shuffled_batches, max_steps=5)
     assert "Checkpoints cannot hold the state" not in own_log.text

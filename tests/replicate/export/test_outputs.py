@@ -55,13 +55,18 @@ def test_signatures_of_serving():
                 output.as_signature_def(inputs)
 
 
-def test_predict_output_of_one_tensor_and_of_a_variable():
+def test_outputs_of_one_tensor_of_a_variable_and_of_none():
     value = tf.zeros([2])
     assert PredictOutput(value).outputs == {"output": value}
     variable = v1.get_variable("v", initializer=[3.0])
     with v1.Session() as session:
         session.run(variable.initializer)
         assert session.run(PredictOutput(variable).outputs["output"]) == [3.0]
+    assert TrainOutput(predictions=value).predictions == {"predictions": value}
+    found = TrainOutput(loss={"a": value, "loss/b": value}).loss
+    assert found == {"loss/a": value, "loss/b": value}
+    empty = EvalOutput(predictions={}, metrics={})
+    assert (empty.loss, empty.predictions, empty.metrics) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +90,6 @@ def test_supervised_signature(kind, method):
         assert session.run(signature.outputs["metrics/m/value"].name) == 2.0
 
 
-def test_supervised_output_of_single_tensors_and_of_none():
-    value = tf.constant(1.0)
-    assert TrainOutput(predictions=value).predictions == {"predictions": value}
-    found = TrainOutput(loss={"a": value, "loss/b": value}).loss
-    assert found == {"loss/a": value, "loss/b": value}
-    empty = EvalOutput(predictions={}, metrics={})
-    assert (empty.loss, empty.predictions, empty.metrics) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -114,14 +110,11 @@ def test_invalid_tensors_are_refused(make, error, text):
         make()
 
 
-def test_outputs_are_completed_by_a_default():
+def test_outputs_are_checked_and_completed_by_a_default():
     output = PredictOutput(tf.ones([1]))
     assert completed_outputs({}, {}) == {}
     assert list(completed_outputs({}, tf.ones([1]))) == ["serving_default"]
     assert completed_outputs({"own": output}, {}) == {"own": output, "serving_default": output}
-
-
-def test_check_outputs_refuses_other_objects():
-    check_outputs({"a": RegressionOutput(tf.ones([1]))})
+    check_outputs({"a": output})
     with pytest.raises(TypeError, match=r"export_outputs\['a'\] must be an instance"):
         check_outputs({"a": tf.ones([1])})

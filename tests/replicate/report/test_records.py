@@ -42,13 +42,19 @@ def test_both_files_are_read(tmp_path):
     assert (record.started, record.notes) == ("2026-01-02T03:04:05Z", [])
 
 
-def test_missing_files_give_notes(tmp_path):
+def test_missing_files_and_links_give_notes(tmp_path):
     record = read_record(tmp_path)
     assert record.notes == [
         "There is no config.json in this directory (the example programs write it).",
         "There is no run.json in this directory (Estimator.train writes it).",
     ]
     assert (record.settings, record.variables, record.num_towers) == ({}, [], 0)
+    secret = tmp_path.parent / f"{tmp_path.name}.json"
+    secret.write_text('{"params": {"key": "secret"}}')
+    (tmp_path / "config.json").symlink_to(secret)
+    record = read_record(tmp_path)
+    assert record.settings == {}
+    assert "config.json is a link out of this directory, and is not read." in record.notes
 
 
 @pytest.mark.parametrize(
@@ -79,16 +85,6 @@ def test_values_of_wrong_types_are_text_or_left_out(tmp_path):
     assert [row["variable"] for row in record.variables] == ["['v']"]
     assert (record.variables[0]["parameters"], record.num_parameters) == ("many", 0)
     assert (record.environment, record.settings) == ({}, {"run": {"params": "[2]"}})
-
-
-def test_link_out_of_the_directory_is_not_read(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (tmp_path / "secret.json").write_text('{"params": {"key": "secret"}}')
-    (folder / "config.json").symlink_to(tmp_path / "secret.json")
-    record = read_record(folder)
-    assert record.settings == {}
-    assert "config.json is a link out of this directory, and is not read." in record.notes
 
 
 def words(**curves):

@@ -88,11 +88,20 @@ def test_a_cluster_config_is_used_and_the_resolver_of_a_tpu_is_not():
         ({"cluster": 3}, TypeError, r"cluster must be a replicate\.tpu\.TPUClusterR.*got 3\."),
         ({"tpu_config": 3}, TypeError, r"tpu_config must be a replicate\.tpu\.TPUConfig, got 3\."),
         ({"train_distribute": 3}, ValueError, r"train_distribute must be a MirroredStrategy"),
+        (
+            {"iterations_per_loop": 0},
+            ValueError,
+            r"iterations_per_loop must be a whole num.*got 0\.",
+        ),
+        ({"iterations_per_loop": "2d"}, ValueError, r"iterations_per_loop must .*, got '2d'\."),
+        ({"iterations_per_loop": True}, ValueError, r"iterations_per_loop must .*, got True\."),
+        ({"num_shards": 0}, ValueError, r"num_shards must be a whole number >= 1 or None, got 0\."),
     ],
 )
 def test_wrong_settings_are_refused(settings, error, text):
-    with pytest.raises(error, match=f"^RunConfig: {text}"):
-        tpu.RunConfig(**settings)
+    kind = tpu.TPUConfig if {*settings} & {*tpu.TPUConfig._fields} else tpu.RunConfig
+    with pytest.raises(error, match=f"^{kind.__name__}: {text}"):
+        kind(**settings)
 
 
 def test_tpu_config_keeps_all_settings():
@@ -102,20 +111,6 @@ def test_tpu_config_keeps_all_settings():
     assert config.per_host_input_for_training == kinds.PER_SHARD_V1
     assert tpu.TPUConfig().per_host_input_for_training == kinds.PER_HOST_V1
     assert tpu.TPUConfig("120s").iterations_per_loop == "120s"
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"iterations_per_loop": 0}, r"iterations_per_loop must be a whole number >= 1, .*got 0\."),
-        ({"iterations_per_loop": "2d"}, r"iterations_per_loop must be .*, got '2d'\."),
-        ({"iterations_per_loop": True}, r"iterations_per_loop must be .*, got True\."),
-        ({"num_shards": 0}, r"num_shards must be a whole number >= 1 or None, got 0\."),
-    ],
-)
-def test_wrong_tpu_settings_are_refused(settings, text):
-    with pytest.raises(ValueError, match=f"^TPUConfig: {text}"):
-        tpu.TPUConfig(**settings)
 
 
 def test_a_bfloat16_scope_makes_variables_of_float32(graph):

@@ -29,15 +29,8 @@ def test_predictions():
     np.testing.assert_allclose(
         found["probabilities"], np.hstack([1 - logistic, logistic]), rtol=1e-6
     )
-    assert list(found) == [
-        "logits",
-        "logistic",
-        "probabilities",
-        "class_ids",
-        "classes",
-        "all_class_ids",
-        "all_classes",
-    ]
+    of_classes = ["class_ids", "classes", "all_class_ids", "all_classes"]
+    assert list(found) == ["logits", "logistic", "probabilities", *of_classes]
     assert found["classes"].numpy().tolist() == [[b"yes"], [b"no"]]
     assert found["all_classes"].numpy().tolist() == [[b"no", b"yes"]] * 2
 

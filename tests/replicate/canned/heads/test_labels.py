@@ -172,13 +172,11 @@ def test_reductions_of_both_generations(reduction, expected):
     assert float(reduced_loss(tf.constant(LOSSES), tf.zeros([3, 1]), reduction)) == 0
 
 
-@pytest.mark.parametrize("reduction", ["none", "median", None])
-def test_unusable_reduction_is_refused(reduction):
-    with pytest.raises(ValueError, match=rf"loss_reduction is {reduction!r}\. Accepted are \['sum"):
-        old_reduction(reduction)
-
-
-def test_loss_fn_must_name_labels_and_logits():
+def test_unusable_reductions_and_loss_fns_are_refused():
+    for reduction in ("none", None):
+        text = rf"loss_reduction is {reduction!r}\. Accepted are \['sum"
+        with pytest.raises(ValueError, match=text):
+            old_reduction(reduction)
     check_loss_fn(lambda labels, logits, features, loss_reduction: 0, "Head")
     with pytest.raises(TypeError, match="make Head: loss_fn must be a function"):
         check_loss_fn("squared", "Head")
@@ -202,15 +200,9 @@ def test_loss_fn_gets_what_it_names():
     assert losses.dtype == tf.float32
     assert losses.numpy().tolist() == [[4.0], [3.0]]
     assert seen == {"features": {"x": 1}, "loss_reduction": "sum"}
-
-
-def test_loss_fn_must_not_reduce():
-    def loss_fn(labels, logits):
-        return tf.reduce_mean(logits - labels)
-
     text = r"loss_fn of Head must .*loss_shape: \[\], logits_shape: \[2 1\]"
     with pytest.raises(ValueError, match=text):
-        call_loss_fn(loss_fn, tf.zeros([2, 1]), tf.ones([2, 1]), None, "sum", 1, "Head")
+        call_loss_fn(lambda labels, logits: 1, losses, logits, None, "sum", 1, "Head")
 
 
 def test_regularization_is_added_once_to_losses_that_are_summed(graph, evaluate):

@@ -73,7 +73,10 @@ def test_full_batches_make_lloyd_iterations(tmp_path):
     def one():
         return once(points)
 
-    np.testing.assert_allclose(model.score(one), distances.min(axis=1).sum(), rtol=1e-5)
+    losses = distances.min(axis=1)
+    np.testing.assert_allclose(model.score(one), losses.sum(), rtol=1e-5)
+    score = model.evaluate(lambda: batches(points), steps=2)["score"]
+    np.testing.assert_allclose(score, losses[:40].sum() / 2, rtol=1e-5)
     np.testing.assert_array_equal(list(model.predict_cluster_index(one)), index)
     np.testing.assert_allclose(list(model.transform(one)), np.sqrt(distances), rtol=1e-4)
 
@@ -117,34 +120,43 @@ def test_one_batch_chooses_the_centers_and_the_next_call_trains(tmp_path, caplog
     np.testing.assert_allclose(model.cluster_centers(), lloyd(POINTS, first, 1), rtol=1e-5)
 
 
-def test_tolerance_ends_training(tmp_path):
-    model = kmeans(3, tmp_path, POINTS[:3], use_mini_batch=False, relative_tolerance=1e-3)
+def test_tolerance_ends_training_on_towers(tmp_path):
+    settings = {"relative_tolerance": 1e-3, "devices": ["/cpu:0", "/cpu:1"]}
+    model = kmeans(3, tmp_path, POINTS[:3], use_mini_batch=False, **settings)
     model.train(full, max_steps=100)
     steps = int(model.get_variable_value("global_step"))
     assert 1 < steps < 30
-    losses = [squared(POINTS, lloyd(POINTS, POINTS[:3], n)).min(axis=1).sum() for n in range(steps)]
+    found = [lloyd(POINTS, POINTS[:3], number) for number in range(steps + 1)]
+    np.testing.assert_allclose(model.cluster_centers(), found[-1], rtol=1e-5)
+    losses = [squared(POINTS, centers).min(axis=1).sum() for centers in found[:-1]]
     changes = np.abs(np.diff(losses)) / (1 + np.array(losses[:-1]))
     assert changes[-1] < 1e-3
     assert (changes[:-1] >= 1e-3).all()
+    for number, size in ((2, 3), (3, 2)):
+        other, points = kmeans(number, tmp_path), POINTS[:, :size]
+        with pytest.raises(ValueError, match="KMeansClustering: the model has no centers, or cen"):
+            list(other.predict_cluster_index(lambda points=points: once(points)))
+    with tf.Graph().as_default():
+        v1.train.create_global_step()
+        model.model_fn(tf.constant(POINTS), None, "train", model.config)
+        assert [each.op.name for each in v1.get_collection("summaries")] == ["loss/raw"]
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param({"use_mini_batch": False}, marks=pytest.mark.broad),
         pytest.param({"distance_metric": "cosine"}, marks=pytest.mark.slow),
         {"mini_batch_steps_per_iteration": 3, "initial_clusters": "kmeans_plus_plus"},
     ],
-    ids=["full", "mini, cosine", "mini, several steps"],
+    ids=["cosine", "several steps"],
 )
 def test_three_towers_train_as_one(tmp_path, settings):
-    input_fn = batches if settings.get("use_mini_batch", True) else full
     one, three = (
         kmeans(4, tmp_path / str(count), devices=devices, **settings)
         for count, devices in [(1, None), (3, ["/cpu:0", "/cpu:1", "/cpu:2"])]
     )
     for model in (one, three):
-        model.train(input_fn, steps=7)
+        model.train(batches, steps=7)
     expected = one.cluster_centers()
     atol = 2e-6 * np.abs(expected).max()
     np.testing.assert_allclose(three.cluster_centers(), expected, rtol=0, atol=atol)
