@@ -180,11 +180,11 @@ def test_wait_ends_only_when_the_round_has_ended(graph, functional):
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.bfloat16])
-def test_late_contributions_are_left_out_of_the_mean(graph, dtype):
+def test_late_and_discarded_contributions_are_left_out_of_the_mean(graph, dtype):
     mean = WorkerMean("mean", [2], dtype, "")
     value, round_number = v1.placeholder(dtype, [2]), v1.placeholder(tf.int64, [])
     add, taken = mean.add(value, round_number), mean.take(2, round_number)
-    one = mean.take(1, round_number)
+    one, discard = mean.take(1, round_number), mean.discard(round_number)
 
     def added(values, number):
         session.run(add, {value: np.array(values, dtype.as_numpy_dtype), round_number: number})
@@ -196,6 +196,12 @@ def test_late_contributions_are_left_out_of_the_mean(graph, dtype):
         added([100, 100], 5)  # Late: this round has ended.
         added([3, 4], 6)
         assert session.run(one, {round_number: 6}).tolist() == [3, 4]
+        session.run(discard, {round_number: 7})
+        added([1, 1], 8)
+        session.run(discard, {round_number: 8})
+        added([1, 1], 8)
+        added([7, 8], 9)
+        assert session.run(one, {round_number: 9}).tolist() == [7, 8]
 
 
 def test_16_bit_contributions_do_not_overflow(graph):
@@ -206,17 +212,3 @@ def test_16_bit_contributions_do_not_overflow(graph):
         session.run(add)
         session.run(add)
         assert session.run(taken) == np.float16(60000)
-
-
-def test_discarded_contributions_are_in_no_mean(graph):
-    mean = WorkerMean("mean", [], tf.float32, "")
-    round_number = v1.placeholder(tf.int64, [])
-    adds = [mean.add(tf.constant(value), round_number) for value in (1.0, 7.0)]
-    discard, taken = mean.discard(round_number), mean.take(1, round_number)
-    with v1.Session() as session:
-        session.run(discard, {round_number: 3})
-        session.run(adds[0], {round_number: 4})
-        session.run(discard, {round_number: 4})
-        session.run(adds[0], {round_number: 4})
-        session.run(adds[1], {round_number: 5})
-        assert session.run(taken, {round_number: 5}) == 7.0

@@ -71,7 +71,7 @@ def test_an_evaluation_has_its_colour_with_and_without_training():
     assert many.notes == ["9 more curves are not drawn."]
 
 
-def test_training_and_evaluations_are_read(model_dir):
+def test_training_and_evaluations_are_read(model_dir, tmp_path):
     runs = read_curves(model_dir)
     assert list(runs) == ["training", "eval_test"]
     assert runs["training"]["loss"][:2] == ((1, 6, 11), (2.0, 0.5, 0.0625))
@@ -79,6 +79,10 @@ def test_training_and_evaluations_are_read(model_dir):
         "loss": ((6, 11), (0.75, 0.875)),
         "accuracy": ((6, 11), (0.5, 0.625)),
     }
+    (path,) = (model_dir / "eval_test").glob("*tfevents*")
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
+    truncated = read_curves(tmp_path)["training"]["accuracy"]
+    assert truncated[:2] == ((6,), (0.5,)), "it is read up to its last whole event"
 
 
 def test_repeated_steps_count_once(tmp_path):
@@ -91,12 +95,6 @@ def test_repeated_steps_count_once(tmp_path):
             writer.add_summary(v1.Summary(value=[scalar]), step)
     writer.close()
     assert read_curves(tmp_path)["training"]["loss"][:2] == ((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
-
-
-def test_a_truncated_file_is_read_up_to_its_last_whole_event(model_dir, tmp_path):
-    (path,) = (model_dir / "eval_test").glob("*tfevents*")
-    (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
-    assert read_curves(tmp_path)["training"]["accuracy"][:2] == ((6,), (0.5,))
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99])
@@ -123,6 +121,8 @@ def test_main_panels_are_loss_metrics_and_speed_in_order(untimed_runs):
     assert list(loss.curves) == ["training batch", "test"]
     assert accuracy == Panel("accuracy", {"test": Curve((6, 11), (0.5, 0.625))})
     assert speed.title == "steps per second"
+    many = {"training": dict.fromkeys(map(str, range(40)), Curve((1,), (1.0,)))}
+    assert (len(main_panels(many)), len(main_panels(many, None))) == (12, 40)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,6 @@ def test_main_panels_are_loss_metrics_and_speed_in_order(untimed_runs):
 def test_a_loss_that_spans_decades_is_logarithmic(values, is_log):
     [panel] = main_panels({"training": {"loss": Curve((1, 2), values)}})
     assert panel.is_log is is_log
-
-
-def test_main_panels_are_at_most_twelve():
-    curve = Curve((1,), (1.0,))
-    panels = main_panels({"training": {f"tag{number}": curve for number in range(40)}})
-    assert len(panels) == 12
-    assert len(main_panels({"training": dict.fromkeys(map(str, range(40)), curve)}, None)) == 40
 
 
 def test_kfac_panels_leave_out_counters_at_zero(untimed_runs):

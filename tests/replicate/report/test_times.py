@@ -85,7 +85,6 @@ def test_a_time_outside_of_all_spans_counts_what_came_before():
     ("tag", "side"),
     [
         ("loss", "low"),
-        ("average_loss", "low"),
         ("head/mean_error", "low"),
         ("Accuracy", "high"),
         ("auc_precision_recall", "high"),
@@ -135,7 +134,6 @@ def test_a_long_gap_stays_a_gap():
         (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
         (0.81, 1.0, [0.85, 0.9, 0.95, 1]),
         (-3e38, 3e38, [-2e38, 0, 2e38]),
-        (-7.0, 12.0, [-5, 0, 5, 10]),
     ],
 )
 def test_linear_ticks_are_round(low, high, ticks):
@@ -169,11 +167,9 @@ def test_short_text_of_a_number(value, text):
     [
         (0, "0 s"),
         (0.0123, "12.3 ms"),
-        (3.456, "3.46 s"),
         (59.96, "1 min"),
         (125, "2 min 5 s"),
         (3599.9, "1 h"),
-        (7260, "2 h 1 min"),
         (86399.9, "1 d"),
         (300000, "3 d 11 h"),
     ],

@@ -45,33 +45,13 @@ def test_eval_metrics_are_made_of_a_list_or_dict(graph):
 
 
 def test_all_fields_are_passed_on(graph):
-    hooks = [Hook() for _ in range(3)]
-    loss, scaffold = tf.constant(1.0), v1.train.Scaffold()
-    train_op, output = tf.no_op(), replicate.export.PredictOutput({"y": tf.constant([1.0])})
-    spec = tpu.TPUEstimatorSpec(
-        "train",
-        {"y": loss},
-        loss,
-        train_op,
-        None,
-        {"serving_default": output},
-        lambda: scaffold,
-        None,
-        hooks[:1],
-        hooks[1:2],
-        hooks[2:],
-    )
-    made = spec.as_estimator_spec()
+    loss, scaffold, train_op = tf.constant(1.0), v1.train.Scaffold(), tf.no_op()
+    hooks = {f"{mode}_hooks": [Hook()] for mode in ("training", "evaluation", "prediction")}
+    outputs = {"serving_default": replicate.export.PredictOutput({"y": loss})}
+    rest = (None, outputs, lambda: scaffold, None, *hooks.values())
+    made = tpu.TPUEstimatorSpec("train", {"y": loss}, loss, train_op, *rest).as_estimator_spec()
     assert made == replicate.EstimatorSpec(
-        "train",
-        {"y": loss},
-        loss,
-        train_op,
-        export_outputs={"serving_default": output},
-        training_hooks=hooks[:1],
-        scaffold=scaffold,
-        evaluation_hooks=hooks[1:2],
-        prediction_hooks=hooks[2:],
+        "train", {"y": loss}, loss, train_op, export_outputs=outputs, scaffold=scaffold, **hooks
     )
     assert type(made) is replicate.EstimatorSpec
 
@@ -92,11 +72,7 @@ def test_all_fields_are_passed_on(graph):
             TypeError,
             r"mean_of \(.*test_spec\.py:\d+\), takes \(values, weights\), .* gives it 3 tensors",
         ),
-        (
-            {"host_call": (mean_of, {"values": 1})},
-            TypeError,
-            r"gives it \['values'\]: missing a required argument: 'weights'",
-        ),
+        ({"host_call": (mean_of, {"values": 1})}, TypeError, r"\['values'\]: missing .* 'weights'"),
         ({"scaffold_fn": 3}, TypeError, r"scaffold_fn must be a function without .* got 3"),
         ({"training_hooks": [3]}, TypeError, r"training_hooks must hold instances of .* got 3"),
         ({"prediction_hooks": Hook()}, TypeError, r"prediction_hooks must be a list of hooks"),

@@ -86,8 +86,10 @@ def test_sparse_ragged_and_weighted_ids_are_combined(graph):
 
 
 def test_single_ids_are_gathered_and_recorded(graph):
-    columns = [fc.embedding_column(word(), 2, initializer=table())]
-    values, _, layer = computed({"word": ["b", "none", "c"]}, columns)
+    column = fc.categorical_column_with_vocabulary_list("my word", WORDS)
+    columns = [fc.embedding_column(column, 2, initializer=table())]
+    values, names, layer = computed({"my word": ["b", "none", "c"]}, columns)
+    assert names == ["dnn/input_layer/my_word_embedding/embedding_weights"]
     np.testing.assert_allclose(values, [[3, 4], [0, 0], [5, 6]])
     (record,) = layer.layers
     assert (record.kind, record.bias) == ("embedding", None)
@@ -127,9 +129,3 @@ def test_partitioned_tables_give_the_same_values(graph):
     prefix = "all/dnn/input_layer/word_embedding/embedding_weights"
     assert names == [f"{prefix}/part_0", f"{prefix}/part_1"]
     assert layer.layers == []
-
-
-def test_name_of_a_feature_may_hold_spaces(graph):
-    column = fc.embedding_column(fc.categorical_column_with_identity("my word", 3), 2)
-    _, names, _ = computed({"my word": [1, 2]}, [column])
-    assert names == ["dnn/input_layer/my_word_embedding/embedding_weights"]

@@ -74,6 +74,8 @@ def test_eval_spec(graph):
     assert v1.summary.merge_all() is None
     assert spec.loss.name.startswith("b/losses/")
     assert v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[0].name.startswith("b/metrics/")
+    with pytest.raises(ValueError, match="mode is 'test'"):
+        RegressionHead().create_estimator_spec({}, "test", tf.ones([2, 1]), tf.ones([2]))
 
 
 LOGITS = np.array([[0.5], [-1.0]], np.float32)
@@ -117,11 +119,6 @@ def test_signatures_and_curvature(graph, head, signatures, curvature):
         assert (loss.name, loss.logits.shape) == (head.name or "head", logits.shape)
 
 
-def test_unknown_mode_is_refused(graph):
-    with pytest.raises(ValueError, match="mode is 'test'"):
-        RegressionHead().create_estimator_spec({}, "test", tf.ones([2, 1]), tf.ones([2]))
-
-
 class SumHead(Head):
     """A user's head."""
 
@@ -155,11 +152,3 @@ def test_head_of_a_user(graph):
     prediction = head.create_estimator_spec({}, ModeKeys.PREDICT, logits)
     assert list(prediction.export_outputs) == ["serving_default"]
     assert head.curvature_losses(logits) is None
-
-
-def test_incomplete_head_cannot_be_made():
-    class Incomplete(Head):
-        """A head without anything."""
-
-    with pytest.raises(TypeError, match="abstract"):
-        Incomplete()

@@ -108,22 +108,15 @@ def test_weights_for_each_logit():
         weights(tf.ones([2, 3]))
 
 
-def test_other_columns_are_refused():
-    column = tf.feature_column.categorical_column_with_identity("w", 3)
-    with pytest.raises(
-        TypeError, match=r"make Head: weight_column must be the key .* got Identity"
-    ):
-        check_weight_column(column, "Head")
+def test_columns_and_features_without_weights_are_refused():
     for accepted in (None, "w", tf.feature_column.numeric_column("w")):
         check_weight_column(accepted, "Head")
-
-
-def test_features_without_weights_are_refused():
+    column = tf.feature_column.categorical_column_with_identity("w", 3)
+    with pytest.raises(TypeError, match=r"Head: weight_column must be the key .* got Identity"):
+        check_weight_column(column, "Head")
     with pytest.raises(KeyError, match=r"of Head: the features lack its weight_column 'w', they"):
         example_weights({"x": 1}, "w", LOGITS, False, "Head")
-    with pytest.raises(
-        ValueError, match="features must be a dict with the weights as 'w', got None"
-    ):
+    with pytest.raises(ValueError, match="must be a dict with the weights as 'w', got None"):
         example_weights(None, "w", LOGITS, False, "Head")
     with pytest.raises(ValueError, match="feature 'w' is of type string"):
         weights(["1", "2"])
@@ -180,9 +173,7 @@ def test_unusable_reductions_and_loss_fns_are_refused():
     check_loss_fn(lambda labels, logits, features, loss_reduction: 0, "Head")
     with pytest.raises(TypeError, match="make Head: loss_fn must be a function"):
         check_loss_fn("squared", "Head")
-    with pytest.raises(
-        ValueError, match="no parameter 'logits', its parameters are \\['labels'\\]"
-    ):
+    with pytest.raises(ValueError, match=r"no parameter 'logits', .* are \['labels'\]"):
         check_loss_fn(lambda labels: 0, "Head")
     with pytest.raises(ValueError, match=r"has the parameters \['alpha'\], but gets only"):
         check_loss_fn(lambda labels, logits, alpha: 0, "Head")

@@ -28,6 +28,9 @@ def test_padding_does_not_count(evaluated):
             "label/mean": np.average(LABELS[MASK], weights=weights),
         }
     )
+    (loss,) = make_head().curvature_losses(LOGITS, FEATURES)
+    assert loss.logits.numpy().tolist() == LOGITS[MASK].tolist()
+    assert loss.weights.numpy().ravel().tolist() == weights.tolist()
 
 
 def test_sparse_labels_are_the_steps_that_count():
@@ -72,12 +75,6 @@ def test_wrappers_are_heads_of_a_multi_head(graph):
         FEATURES, ModeKeys.EVAL, np.concatenate([LOGITS, LOGITS], -1), labels
     )
     assert {"average_loss/a", "accuracy/b", "loss/a_sequential"} <= set(spec.eval_metric_ops)
-
-
-def test_curvature_of_the_steps_that_count():
-    (loss,) = make_head().curvature_losses(LOGITS, FEATURES)
-    assert loss.logits.numpy().tolist() == LOGITS[MASK].tolist()
-    assert loss.weights.numpy().ravel().tolist() == WEIGHTS[MASK].tolist()
 
 
 def test_wrong_arguments_are_refused():

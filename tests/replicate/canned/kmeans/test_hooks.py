@@ -86,21 +86,17 @@ def test_centers_of_another_shape_are_an_error(chosen, num_clusters, size):
     part.run(size=None)
 
 
-def test_worker_waits_until_the_chief_has_chosen(chosen):
+def test_worker_waits_until_the_chief_has_chosen_or_the_session_stops(chosen):
     part = chosen()
+    stopped = v1.train.Coordinator()
+    stopped.request_stop()
+    part.run(is_chief=False, coord=stopped)
+    assert not part.session.run(part.operations.is_done)
     coord = mock.create_autospec(v1.train.Coordinator, instance=True)
     coord.should_stop.return_value = False
     coord.wait_for_stop.side_effect = lambda seconds: part.run()
     part.run(is_chief=False, coord=coord)
     coord.wait_for_stop.assert_called_once_with(hooks.POLL_SECS)
-
-
-def test_waiting_ends_when_the_session_stops(chosen):
-    part = chosen()
-    coord = v1.train.Coordinator()
-    coord.request_stop()
-    part.run(is_chief=False, coord=coord)
-    assert not part.session.run(part.operations.is_done)
 
 
 def test_training_stops_when_the_loss_hardly_changes(graph):
