@@ -86,9 +86,9 @@ def test_sparse_ragged_and_weighted_ids_are_combined(graph):
 
 
 def test_single_ids_are_gathered_and_recorded(graph):
-    column = fc.categorical_column_with_vocabulary_list("my word", WORDS)
+    column = fc.categorical_column_with_identity("my word", 3)
     columns = [fc.embedding_column(column, 2, initializer=table())]
-    values, names, layer = computed({"my word": ["b", "none", "c"]}, columns)
+    values, names, layer = computed({"my word": [1, -1, 2]}, columns)
     assert names == ["dnn/input_layer/my_word_embedding/embedding_weights"]
     np.testing.assert_allclose(values, [[3, 4], [0, 0], [5, 6]])
     (record,) = layer.layers
