@@ -121,7 +121,8 @@ def test_one_batch_chooses_the_centers_and_the_next_call_trains(tmp_path, caplog
 
 
 def test_tolerance_ends_training_on_towers(tmp_path):
-    settings = {"relative_tolerance": 1e-3, "devices": ["/cpu:0", "/cpu:1"]}
+    """The losses of one tower alone would end it a step earlier."""
+    settings = {"relative_tolerance": 0.18, "devices": ["/cpu:0", "/cpu:1"]}
     model = kmeans(3, tmp_path, POINTS[:3], use_mini_batch=False, **settings)
     model.train(full, max_steps=100)
     steps = int(model.get_variable_value("global_step"))
@@ -130,8 +131,8 @@ def test_tolerance_ends_training_on_towers(tmp_path):
     np.testing.assert_allclose(model.cluster_centers(), found[-1], rtol=1e-5)
     losses = [squared(POINTS, centers).min(axis=1).sum() for centers in found[:-1]]
     changes = np.abs(np.diff(losses)) / (1 + np.array(losses[:-1]))
-    assert changes[-1] < 1e-3
-    assert (changes[:-1] >= 1e-3).all()
+    assert changes[-1] < 0.18
+    assert (changes[:-1] >= 0.18).all()
     for number, size in ((2, 3), (3, 2)):
         other, points = kmeans(number, tmp_path), POINTS[:, :size]
         with pytest.raises(ValueError, match="KMeansClustering: the model has no centers, or cen"):
