@@ -52,8 +52,7 @@ def test_head_gets_keywords_only(train_steps, tmp_path):
     (given,) = head.calls
     names = "features labels logits mode optimizer trainable_variables update_ops"
     assert sorted(given) == names.split()
-    assert given["optimizer"] is optimizer
-    assert given["features"] is FEATURES
+    assert (given["optimizer"], given["features"]) == (optimizer, FEATURES)
     assert len(given["trainable_variables"]) == 6
     assert len(given["update_ops"]) == 2
     assert optimizer.minimize.call_count == 1

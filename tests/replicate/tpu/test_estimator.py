@@ -111,6 +111,7 @@ def test_numbers_are_those_of_a_plain_estimator(plain, tmp_path):
     """Batches of 7, 7, 7 and 3 rows: nothing is padded or dropped."""
 
     def model_fn(rate, features, labels, mode, params):
+        assert params["batch_size"] == {"train": 8, "eval": 7, "infer": 5}[mode]
         return tpu_model_fn(features, labels, mode, {**params, "rate": rate})
 
     estimator = make(functools.partial(model_fn, 0.1), tmp_path, params=None)
@@ -151,7 +152,11 @@ def test_two_towers_train_as_one_device(model_fn, plain, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("devices", "sizes"), [(None, [[8], [7], [5]]), (TWO, [[4, 4], [4, 3], [3, 3]])]
+    ("devices", "sizes"),
+    [
+        pytest.param(None, [[8], [7], [5]], marks=pytest.mark.broad),
+        (TWO, [[4, 4], [4, 3], [3, 3]]),
+    ],
 )
 def test_model_fn_sees_its_tower_and_input_fn_the_batch(devices, sizes, tmp_path):
     seen = []

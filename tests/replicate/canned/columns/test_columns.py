@@ -18,15 +18,16 @@ from replicate.estimator.warm_start import WarmStartSettings, apply_warm_start
 from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
+fc = tf.feature_column
 TABLE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
-COLUMN = tf.feature_column.numeric_column("c")
+COLUMN = fc.numeric_column("c")
 SHARED = np.array([[1, 2], [3, 4]], np.float32)
 KEYS = ("city", "job")
 FEATURES = {"city": [0, 1], "job": [1, 1]}
-
-fc = tf.feature_column
-
 IDS = fc.categorical_column_with_identity("id", 3)
+X = fc.numeric_column("x")
+WORD = fc.categorical_column_with_vocabulary_list("word", ["a", "b"])
+STEPS = fc.sequence_categorical_column_with_identity("steps", 3)
 
 
 def test_column_with_max_norm_is_looked_up_by_tensorflow(graph, evaluate):
@@ -132,13 +133,6 @@ def test_column_is_computed_once(graph):
     assert caught.value.key == "y"
     with pytest.raises(ValueError, match="Feature 'scalar' must have an axis of examples"):
         cache.get("scalar", None)
-
-
-X = fc.numeric_column("x")
-
-WORD = fc.categorical_column_with_vocabulary_list("word", ["a", "b"])
-
-STEPS = fc.sequence_categorical_column_with_identity("steps", 3)
 
 
 def test_columns_are_ordered_by_name():
