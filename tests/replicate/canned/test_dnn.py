@@ -149,6 +149,7 @@ def shuffled_batches():
     return tf.data.Dataset.from_tensor_slices(({"x": rows}, rows)).shuffle(24, 1).repeat().batch(8)
 
 
+@pytest.mark.broad
 def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
     def estimator(name):
         settings = {"config": CONFIG.replace(save_checkpoints_steps=3), "dropout": 0.4}

@@ -22,7 +22,6 @@ FEATURES = {"x": [[1.0, 2.0], [-3.0, 1.0]]}
 ONES = np.ones([40, 250], np.float32)
 
 fc = tf.feature_column
-
 X = fc.numeric_column("x", shape=[2])
 
 
