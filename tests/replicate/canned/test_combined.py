@@ -1,11 +1,14 @@
 """Estimators of a network and a linear model: their sum, their two optimizers, and errors."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import replicate
 from replicate import DNNLinearCombinedClassifier, DNNLinearCombinedRegressor
+from replicate.canned.combined_model import CombinedSettings
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 
@@ -60,17 +63,16 @@ def test_summaries_of_training(graph, tmp_path, evaluate):
     estimator = regressor(tmp_path)
     estimator.model_fn({"x": [[2.0]]}, [1.0], "train", estimator.config)
     summary = v1.Summary.FromString(evaluate(v1.summary.merge_all()))
-    assert sorted(value.tag for value in summary.value) == [
+    layers, kinds = (
+        ("dnn/hiddenlayer_0", "dnn/logits", "linear"),
+        ("activation", "fraction_of_zero_values"),
+    )
+    wanted = {f"{layer}/{kind}" for layer in layers for kind in kinds}
+    assert {value.tag for value in summary.value} == wanted | {
         "bias",
-        "dnn/hiddenlayer_0/activation",
-        "dnn/hiddenlayer_0/fraction_of_zero_values",
-        "dnn/logits/activation",
-        "dnn/logits/fraction_of_zero_values",
         "fraction_of_zero_weights",
-        "linear/activation",
-        "linear/fraction_of_zero_values",
         "loss",
-    ]
+    }
 
 
 def test_towers_of_two_optimizers_train_together(train_steps, tmp_path):
@@ -88,34 +90,21 @@ def test_towers_of_two_optimizers_train_together(train_steps, tmp_path):
     assert losses[0][-1] < losses[0][0]
 
 
-def test_trains_evaluates_and_predicts(tmp_path):
-    def input_fn():
-        features = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[:, None]}
-        labels = (features["x"][:, 0] > 0).astype(np.int64)
-        return tf.data.Dataset.from_tensors((features, labels)).repeat(100)
-
+def test_classifier_trains_both_parts(train_steps, tmp_path):
+    """The loss of three classes at logits 0 is log 3, with weights Σ w·l / rows."""
+    columns = {"linear_feature_columns": [X], "dnn_feature_columns": [X], "dnn_hidden_units": [1]}
     estimator = DNNLinearCombinedClassifier(
-        str(tmp_path),
-        linear_feature_columns=[X],
-        linear_optimizer="SGD",
-        dnn_feature_columns=[X],
-        dnn_optimizer=v1.train.AdamOptimizer(0.1),
-        dnn_hidden_units=[4],
-        config=replicate.RunConfig(progress="off", save_summary_steps=None),
-    ).train(input_fn)
-    results = estimator.evaluate(input_fn, steps=3)
-    assert (results["accuracy"], results["auc"]) == (1, pytest.approx(1))
-    assert results["global_step"] == 100
-    assert [each["class_ids"][0] for each in estimator.predict(lambda: input_fn().take(1))] == [
-        0,
-        0,
-        0,
-        0,
-        1,
-        1,
-        1,
-        1,
-    ]
+        str(tmp_path), **columns, linear_optimizer="SGD", n_classes=3, weight_column="w"
+    )
+    zero = {"dnn/logits/kernel": np.zeros([1, 3], np.float32)}
+    features = {"x": [1.0, 2.0], "w": [1.0, 3.0]}
+    done = train_steps(estimator, features, [0, 2], initial=zero)
+    np.testing.assert_allclose(done.losses, [4 / 2 * np.log(3)], rtol=1e-6)
+    bias = np.array([1 - 4 / 3, -4 / 3, 3 - 4 / 3]) / 2
+    np.testing.assert_allclose(
+        done.variables["linear/linear_model/bias_weights"], 0.005 * bias, rtol=1e-5
+    )
+    assert (np.sign(done.variables["dnn/logits/bias"]) == np.sign(bias)).all()
 
 
 def test_warm_start_is_taken_by_the_estimator_of_a_head(tmp_path):
@@ -127,6 +116,28 @@ def test_warm_start_is_taken_by_the_estimator_of_a_head(tmp_path):
     )
     with pytest.raises(replicate.CheckpointError, match="none"):
         estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])))
+
+
+def test_rate_of_the_linear_model_falls_with_its_columns():
+    def column(name):
+        return SimpleNamespace(name=name, get_dense_tensor=None, variable_shape=None)
+
+    columns = [column(f"x{index}") for index in range(250**2)]
+    settings = CombinedSettings(
+        columns, "Ftrl", None, "Adagrad", None, None, None, False, "sum", None
+    )
+    (linear,) = settings.parts("Owner")
+    assert linear.optimizer.learning_rate == 1 / 250
+
+
+def test_synchronous_optimizers_are_refused_for_two_parts(train_steps, tmp_path):
+    def make():
+        return v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 1)
+
+    for given in (make, lambda: replicate.TowerOptimizer(make())):
+        estimator = regressor(tmp_path, linear_optimizer=given)
+        with pytest.raises(ValueError, match="cannot train two parts by a SyncReplicasOptimizer"):
+            train_steps(estimator, {"x": [1.0]}, [1.0])
 
 
 @pytest.mark.parametrize(

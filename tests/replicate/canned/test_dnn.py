@@ -15,21 +15,13 @@ X = fc.numeric_column("x")
 WORD = fc.categorical_column_with_vocabulary_list("word", ["a", "b", "c"])
 CONFIG = replicate.RunConfig(progress="off", save_summary_steps=None)
 
-ROOT = 4.1**0.5
-STEPS = {"Adagrad": 2 / ROOT, "Adam": 1.0, "Ftrl": 2 / ROOT, "RMSProp": 2 / 1.3**0.5, "SGD": 2.0}
-"""One step from 0 with gradient −2, for each unit of the learning rate."""
 
-
-@pytest.mark.parametrize("name", STEPS)
-def test_named_optimizer_has_the_rate_of_networks(name, train_steps, tmp_path):
-    estimator = DNNRegressor([], [X], str(tmp_path), optimizer=name)
+def test_named_optimizer_has_the_rate_of_networks(train_steps, tmp_path):
+    estimator = DNNRegressor([], [X], str(tmp_path), optimizer="SGD")
     zero = {"dnn/logits/kernel": np.zeros([1, 1], np.float32)}
     done = train_steps(estimator, {"x": [1.0, 1.0]}, [1.0, 1.0], initial=zero)
     assert done.losses == [1]
-    np.testing.assert_allclose(done.variables["dnn/logits/bias"], [0.05 * STEPS[name]], rtol=1e-5)
-    np.testing.assert_allclose(
-        done.variables["dnn/logits/kernel"], [[0.05 * STEPS[name]]], rtol=1e-5
-    )
+    np.testing.assert_allclose(done.variables["dnn/logits/bias"], [0.05 * 2], rtol=1e-5)
 
 
 def test_network_trains_as_in_numpy(train_steps, tmp_path):
@@ -97,43 +89,22 @@ def test_trains_evaluates_and_predicts(trained):
     assert results["accuracy"] == 1
 
 
-def parsing():
-    spec = fc.make_parse_example_spec([X, fc.indicator_column(WORD)])
-    return replicate.export.build_parsing_serving_input_receiver_fn(spec)
-
-
-def raw():
-    return replicate.export.build_raw_serving_input_receiver_fn(
-        {
-            "x": v1.placeholder(tf.float32, [None, 1], name="x"),
-            "word": v1.placeholder(tf.string, [None, 1], name="word"),
-        }
-    )
+def serialized(number, word):
+    feature = {
+        "x": tf.train.Feature(float_list=tf.train.FloatList(value=[number])),
+        "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[word])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
 def test_exported_model_predicts_the_same(trained, tmp_path):
     expected = [each["probabilities"] for each in trained.predict(lambda: input_fn().take(1))]
-    words = [b"a", b"b", b"c", b"a"]
-    with tf.Graph().as_default():
-        path = trained.export_saved_model(str(tmp_path / "raw"), raw()).decode()
-    found = tf.saved_model.load(path).signatures["predict"](
-        x=tf.constant([[0.0], [1.0], [2.0], [3.0]]), word=tf.constant([[word] for word in words])
-    )
-    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
-    path = trained.export_saved_model(str(tmp_path / "parsing"), parsing()).decode()
-    examples = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={
-                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=[index])),
-                    "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[word])),
-                }
-            )
-        ).SerializeToString()
-        for index, word in enumerate(words)
-    ]
+    spec = fc.make_parse_example_spec([X, fc.indicator_column(WORD)])
+    receive = replicate.export.build_parsing_serving_input_receiver_fn(spec)
+    path = trained.export_saved_model(str(tmp_path), receive).decode()
     signatures = tf.saved_model.load(path).signatures
     assert {"serving_default", "classification", "predict"} <= set(signatures)
+    examples = [serialized(*row) for row in enumerate([b"a", b"b", b"c", b"a"])]
     found = signatures["serving_default"](tf.constant(examples))
     np.testing.assert_allclose(found["scores"], expected, rtol=1e-5)
     assert found["classes"].numpy().tolist() == [[b"0", b"1", b"2"]] * 4
@@ -148,27 +119,17 @@ def test_warm_start_takes_all_weights(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "text"),
+    ("arguments", "text"),
     [
-        ({"feature_columns": [WORD]}, ValueError, "categorical column 'word' of feature_columns"),
-        ({"hidden_units": [0]}, ValueError, "hidden_units must be ints ≥ 1"),
-        ({"dropout": -1}, ValueError, "dropout must be in"),
-        ({"optimizer": 3}, ValueError, "DNNClassifier: optimizer must be one of the names"),
+        ({"feature_columns": [WORD]}, "categorical column 'word' of feature_columns"),
+        ({"dropout": -1}, "dropout must be in"),
+        ({"optimizer": 3}, "DNNClassifier: optimizer must be one of the names"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments, kind, text, tmp_path):
+def test_wrong_arguments_are_refused(arguments, text, tmp_path):
     given = {"hidden_units": [2], "feature_columns": [X], "model_dir": str(tmp_path), **arguments}
-    with pytest.raises(kind, match=text):
+    with pytest.raises(ValueError, match=text):
         DNNClassifier(**given)
-
-
-def test_missing_feature_is_named_with_its_column(train_steps, tmp_path):
-    with pytest.raises(ValueError, match="feature column 'x': features has no 'x'"):
-        train_steps(DNNClassifier([2], [X], str(tmp_path)), {"y": [1.0]}, [1])
-
-
-class KilledError(Exception):
-    """End of a process."""
 
 
 class KillAt(v1.train.SessionRunHook):
@@ -180,7 +141,7 @@ class KillAt(v1.train.SessionRunHook):
 
     def after_run(self, context, values):
         if values.results == self._step:
-            raise KilledError
+            raise RuntimeError("killed")
 
 
 def shuffled_batches():
@@ -188,13 +149,14 @@ def shuffled_batches():
     return tf.data.Dataset.from_tensor_slices(({"x": rows}, rows)).shuffle(24, 1).repeat().batch(8)
 
 
+@pytest.mark.broad
 def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
     def estimator(name):
         settings = {"config": CONFIG.replace(save_checkpoints_steps=3), "dropout": 0.4}
         return DNNRegressor([8], [X], str(tmp_path / name), **settings, devices=["/cpu:0"] * 2)
 
     whole = estimator("whole").train(shuffled_batches, max_steps=5)
-    with pytest.raises(KilledError):
+    with pytest.raises(RuntimeError, match="killed"):
         estimator("killed").train(shuffled_batches, hooks=[KillAt(4)], max_steps=5)
     resumed = estimator("killed").train(shuffled_batches, max_steps=5)
     assert "Checkpoints cannot hold the state" not in own_log.text

@@ -1,4 +1,4 @@
-"""Linear estimators: a step of each optimizer against NumPy, rates, training, and errors."""
+"""Linear estimators and their parts: steps against NumPy, rates, training, and errors."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,8 @@ import tensorflow as tf
 
 import replicate
 from replicate import LinearClassifier, LinearRegressor
+from replicate.canned.linear_part import linear_logit_fn_builder, make_linear_part
+from replicate.spec import ModeKeys
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 
@@ -14,33 +16,13 @@ fc = tf.feature_column
 X = fc.numeric_column("x")
 WEIGHT, BIAS = "linear/linear_model/x/weights", "linear/linear_model/bias_weights"
 
-ROOT = 4.1**0.5
-STEPS = {  # One step from 0 with gradient −2, for each unit of the learning rate.
-    "Adagrad": 2 / ROOT,
-    "Adam": 1.0,
-    "Ftrl": 2 / ROOT,
-    "RMSProp": 2 / 1.3**0.5,
-    "SGD": 2.0,
-}
 
-
-@pytest.mark.parametrize("name", STEPS)
-def test_named_optimizer_has_the_rate_of_linear_models(name, train_steps, tmp_path):
-    estimator = LinearRegressor([X], str(tmp_path), optimizer=name)
-    done = train_steps(estimator, {"x": [1.0, 1.0]}, [1.0, 1.0])
-    assert done.losses == [1]
-    np.testing.assert_allclose(done.variables[WEIGHT], [[0.2 * STEPS[name]]], rtol=1e-5)
-    np.testing.assert_allclose(done.variables[BIAS], [0.2 * STEPS[name]], rtol=1e-5)
-
-
-@pytest.mark.parametrize(("columns", "rate"), [(1, 0.2), (26, 26**-0.5)])
-def test_rate_without_an_optimizer_falls_with_the_columns(columns, rate, train_steps, tmp_path):
-    keys = [f"x{index}" for index in range(columns)]
-    estimator = LinearRegressor(
-        [fc.numeric_column(key) for key in keys], str(tmp_path), optimizer=None
-    )
+def test_rate_without_an_optimizer_falls_with_the_columns(train_steps, tmp_path):
+    keys = [f"x{index}" for index in range(26)]
+    numbers = [fc.numeric_column(key) for key in keys]
+    estimator = LinearRegressor(numbers, str(tmp_path), optimizer=None)
     done = train_steps(estimator, {key: [1.0] for key in keys}, [1.0])
-    np.testing.assert_allclose(done.variables[BIAS], [rate * STEPS["Ftrl"]], rtol=1e-5)
+    np.testing.assert_allclose(done.variables[BIAS], [26**-0.5 * 2 / 4.1**0.5], rtol=1e-5)
 
 
 def test_optimizers_are_given_in_every_form(train_steps, tmp_path):
@@ -50,7 +32,6 @@ def test_optimizers_are_given_in_every_form(train_steps, tmp_path):
 
     for optimizer, expected in [
         (v1.train.GradientDescentOptimizer(0.5), 1.0),
-        (lambda: v1.train.GradientDescentOptimizer(0.25), 0.5),
         (by_step, 1.0),
         (tf.keras.optimizers.SGD(0.5), 1.0),
     ]:
@@ -61,7 +42,7 @@ def test_optimizers_are_given_in_every_form(train_steps, tmp_path):
 
 
 def test_classes_with_weights_and_names(train_steps, tmp_path):
-    """The loss of three classes at logits 0 is log 3, whatever the weights: Σ w·l / rows."""
+    """A step of rate 0.2. At logits 0 the loss of three classes is log 3: Σ w·l / rows."""
     word = fc.categorical_column_with_vocabulary_list("word", ["a", "b"])
     estimator = LinearClassifier(
         [word],
@@ -105,6 +86,53 @@ def test_trains_evaluates_predicts_and_continues(tmp_path):
     predicted = [next(estimator.predict(input_fn))["predictions"][0]]
     np.testing.assert_allclose(predicted, [1], atol=0.05)
     assert estimator.get_variable_value(WEIGHT) == pytest.approx(2, abs=0.05)
+
+
+PAIR = fc.numeric_column("x", shape=[2])
+FEATURES = {"x": [[1.0, 2.0], [-3.0, 1.0]]}
+
+
+def summaries(session):
+    summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    return {value.tag: value.simple_value for value in summary.value}
+
+
+def test_part_is_below_its_scope_and_summarized_in_training(graph):
+    part = make_linear_part([PAIR], "sum", None).build(FEATURES, 1, ModeKeys.TRAIN, None)
+    assert [each.op.name for each in part.variables] == [
+        "linear/linear_model/x/weights",
+        "linear/linear_model/bias_weights",
+    ]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        part.variables[0].load(np.array([[3.0], [0.0]], np.float32), session)
+        part.variables[1].load(np.array([7.0], np.float32), session)
+        np.testing.assert_allclose(session.run(part.logits), [[10], [-2]])
+        assert summaries(session) == {"bias": 7, "fraction_of_zero_weights": 0.5}
+
+
+def test_evaluation_of_partitioned_weights_makes_no_summaries(graph):
+    part = make_linear_part([PAIR], "sum", v1.fixed_size_partitioner(2))
+    names = [each.op.name for each in part.build(FEATURES, 2, ModeKeys.EVAL, None).variables]
+    assert names[0] == "linear/linear_model/x/weights/part_0"
+    assert v1.get_collection(v1.GraphKeys.SUMMARIES) == []
+
+
+def test_builder_leaves_the_scope_to_its_caller(graph):
+    logit_fn = linear_logit_fn_builder(units=3, feature_columns=[PAIR])
+    with v1.variable_scope("mine", partitioner=v1.fixed_size_partitioner(2)):
+        logits = logit_fn(FEATURES)
+    assert logits.shape.as_list() == [2, 3]
+    assert v1.trainable_variables()[0].op.name == "mine/linear_model/x/weights/part_0"
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert set(summaries(session)) == {"mine/bias", "mine/fraction_of_zero_weights"}
+
+
+@pytest.mark.parametrize("units", [{"head": 2}, 2.0, True])
+def test_units_must_be_an_int(units):
+    with pytest.raises(ValueError, match="units must be an int, the logits per example, got"):
+        linear_logit_fn_builder(units, [X])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.canned.part_optimizers import PartOptimizer
 from replicate.estimator.log import log
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
@@ -88,31 +87,15 @@ def test_parts_are_registered_for_their_own_optimizers(train_steps, tmp_path):
     assert len(linear.calls[0].variables) == 3
 
 
-def test_nothing_is_registered_outside_of_training(graph, tmp_path):
-    optimizer = Recording()
-    estimator = replicate.LinearClassifier([JOB], str(tmp_path), optimizer=optimizer)
-    estimator.model_fn(FEATURES, LABELS % 2, "eval", estimator.config)
-    assert optimizer.calls == []
-
-
 def test_unknown_losses_are_left_out_of_the_record(train_steps, tmp_path):
     head, optimizer = replicate.PoissonRegressionHead(), Recording()
     estimator = replicate.LinearEstimator(head, [JOB], str(tmp_path), optimizer=optimizer)
+    with tf.Graph().as_default():
+        estimator.model_fn(FEATURES, LABELS, "eval", estimator.config)
+    assert optimizer.calls == [], "nothing is registered outside of training"
     train_steps(estimator, FEATURES, LABELS.astype(np.float32))
     assert optimizer.calls[0].losses is None
     assert optimizer.calls[0].head == "PoissonRegressionHead"
-
-
-def test_checked_optimizer_keeps_its_names():
-    checked = PartOptimizer("Adam", 0.5, "Owner", "dnn_optimizer").checked()
-    assert (checked.learning_rate, checked.owner, checked.argument) == (
-        0.5,
-        "Owner",
-        "dnn_optimizer",
-    )
-    assert callable(checked.given)
-    with pytest.raises(ValueError, match="Owner: dnn_optimizer is named 'Best'"):
-        PartOptimizer("Best", 0.5, "Owner", "dnn_optimizer").checked()
 
 
 def combined(model_dir, **arguments):

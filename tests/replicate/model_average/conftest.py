@@ -141,18 +141,3 @@ def start_workers(servers):
     yield start
     for worker in made:
         worker.die()
-
-
-@pytest.fixture
-def until():
-    """Waits until a condition is true."""
-
-    def wait(condition):
-        limit = threading.Event()
-        for _ in range(LIMIT_SECS * 50):
-            if condition():
-                return
-            limit.wait(0.02)
-        raise AssertionError("it has not come true in time")
-
-    return wait

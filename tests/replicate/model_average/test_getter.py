@@ -39,33 +39,16 @@ def test_local_variables_are_on_the_worker_and_centers_on_the_parameter_servers_
 
 def test_names_and_collections_of_local_variable_and_center(getter):
     with v1.variable_scope("layer"), v1.name_scope("somewhere"):
-        v1.get_variable("w", [2], collections=[Keys.GLOBAL_VARIABLES, "mine"])
+        v1.get_variable("w", [2], collections=[Keys.GLOBAL_VARIABLES, "mine"], use_resource=False)
     center = f"{GLOBAL_VARIABLE_NAME}/layer/w"
     assert names(Keys.GLOBAL_VARIABLES) == [center]
     assert names(Keys.LOCAL_VARIABLES) == names(Keys.TRAINABLE_VARIABLES) == ["layer/w"]
     assert names("mine") == [center, "layer/w"]
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_use_resource_applies_to_the_local_variable_and_centers_are_resources(getter, use_resource):
-    local = v1.get_variable("w", [2], use_resource=use_resource)
-    (pair,) = getter.averaged
-    assert (local.op.type == "VarHandleOp") == use_resource
-    assert pair.center.op.type == "VarHandleOp"
+    assert [each.op.type for each in v1.get_collection("mine")] == ["VarHandleOp", "VariableV2"]
 
 
 def test_non_trainable_variables_are_not_averaged(getter):
-    mean = v1.get_variable(
-        "mean",
-        shape=[2],
-        dtype=tf.float64,
-        initializer=v1.zeros_initializer(),
-        trainable=False,
-        collections=[Keys.GLOBAL_VARIABLES, Keys.MODEL_VARIABLES],
-        validate_shape=True,
-        use_resource=True,
-        aggregation=tf.VariableAggregation.MEAN,
-    )
+    mean = v1.get_variable("mean", [2], tf.float64, v1.zeros_initializer(), trainable=False)
     count = v1.get_variable("count", [], tf.int64, v1.zeros_initializer())
     flag = v1.get_variable("flag", initializer=True)
     own = v1.get_variable("own", [2], collections=[Keys.LOCAL_VARIABLES])
@@ -76,18 +59,13 @@ def test_non_trainable_variables_are_not_averaged(getter):
     assert mean.dtype == tf.float64
 
 
-def test_reuse_returns_the_same_local_variable(getter):
-    first = v1.get_variable("w", [2])
-    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
-        assert v1.get_variable("w", [2]) is first
-    assert len(getter.averaged) == 1
-
-
 def test_each_getter_lists_only_its_own_variables(graph):
     getters = [ModelAverageCustomGetter("") for _ in range(2)]
     for getter, name in zip(getters, "ab", strict=True):
         with v1.variable_scope(name, custom_getter=getter):
-            v1.get_variable("w", [2])
+            first = v1.get_variable("w", [2])
+        with v1.variable_scope(name, custom_getter=getter, reuse=True):
+            assert v1.get_variable("w", [2]) is first
     assert [[pair.local.op.name for pair in each.averaged] for each in getters] == [
         ["a/w"],
         ["b/w"],
@@ -124,29 +102,21 @@ def test_get_variable_arguments_apply_to_the_local_variable(getter):
 
 
 @pytest.mark.parametrize(
-    "initializer", [v1.random_normal_initializer(), [1.0, 2.0]], ids=["drawn", "given"]
+    ("initializer", "use_resource"),
+    [(v1.random_normal_initializer(), True), ([1.0, 2.0], False)],
+    ids=["drawn", "given"],
 )
-@pytest.mark.parametrize("use_resource", [True, False])
 def test_local_variables_start_with_the_values_of_the_centers(getter, initializer, use_resource):
     shape = [2] if callable(initializer) else None
     local = v1.get_variable("w", shape, initializer=initializer, use_resource=use_resource)
     center = getter.averaged[0].center
     with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(v1.local_variables_initializer())
+        session.run(v1.group(v1.global_variables_initializer(), v1.local_variables_initializer()))
         first, begun = session.run([center, local])
         np.testing.assert_array_equal(begun, first)
         session.run(center.assign([5.0, 6.0]))
         session.run(v1.local_variables_initializer())
         np.testing.assert_array_equal(session.run(local), [5.0, 6.0])
-
-
-def test_local_and_global_variables_can_be_initialised_in_one_run(getter):
-    local = v1.get_variable("w", initializer=3.0)
-    init = v1.group(v1.global_variables_initializer(), v1.local_variables_initializer())
-    with v1.Session() as session:
-        session.run(init)
-        assert session.run([local, getter.averaged[0].center]) == [3.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +132,5 @@ def test_of_takes_the_device_from_the_run_config(master, jobs, device):
     cluster_spec = v1.train.ClusterSpec(jobs)
     config = SimpleNamespace(task_type="chief", task_id=0, master=master, cluster_spec=cluster_spec)
     assert ModelAverageCustomGetter.of(config).worker_device == device
-
-
-def test_a_device_must_be_a_string():
     with pytest.raises(TypeError, match=r'worker_device must be .* got None\. Pass "/job:worker'):
         ModelAverageCustomGetter(None)

@@ -13,7 +13,7 @@ from replicate.spec import EstimatorSpec, ModeKeys
 v1 = tf.compat.v1
 
 
-@pytest.fixture(params=["TensorFlow 2", "TensorFlow 1"])
+@pytest.fixture(params=["TensorFlow 2", pytest.param("TensorFlow 1", marks=pytest.mark.broad)])
 def use_resource(request):
     """Variables and control flow as they are, and those that `disable_v2_behavior` brings back."""
     if request.param == "TensorFlow 1":
@@ -24,26 +24,21 @@ def use_resource(request):
 
 def test_two_workers_average_in_monitored_sessions(use_resource, start_workers, servers):
     workers = start_workers(2, started=0, use_resource=use_resource)
-    sessions = []
     for worker, server in zip(workers, servers, strict=False):
+        filters = ["/job:ps", f"/job:worker/task:{worker.index}"]
         with worker.graph.as_default():
-            session = v1.train.MonitoredTrainingSession(
+            worker.session = v1.train.MonitoredTrainingSession(
                 server.target,
                 is_chief=worker.index == 0,
                 hooks=[worker.optimizer.make_session_run_hook()],
-                config=v1.ConfigProto(
-                    device_filters=["/job:ps", f"/job:worker/task:{worker.index}"]
-                ),
+                config=v1.ConfigProto(device_filters=filters),
                 stop_grace_period_secs=5,
                 save_summaries_steps=None,
                 save_summaries_secs=None,
                 log_step_count_steps=None,
             )
-        worker.session = session
-        sessions.append(session)
     chief, other = workers
     chief.step(), other.step()
-    assert chief.values() == ([1.0, 2.0], [0.0, 1.0], 0)
     assert other.values() == ([2.0, 3.0], [0.0, 1.0], 0)
     step = other.step_beside()
     chief.step()
@@ -51,18 +46,23 @@ def test_two_workers_average_in_monitored_sessions(use_resource, start_workers, 
     assert chief.values() == other.values() == ([3.0, 4.0], [3.0, 4.0], 1)
     chief.step()
     assert chief.values() == ([4.0, 5.0], [3.0, 4.0], 1)
-    for session in (*reversed(sessions),):
-        closing = threading.Thread(target=session.close)
+    for worker in reversed(workers):
+        closing = threading.Thread(target=worker.session.close)
         closing.start()
         closing.join(30)
         assert not closing.is_alive()
 
 
+def averaged_weight(device="", name="w", initializer=1.0):
+    """Makes a getter and a local variable of it."""
+    getter = ModelAverageCustomGetter(device)
+    with v1.variable_scope("", custom_getter=getter):
+        return getter, v1.get_variable(name, initializer=initializer)
+
+
 def quadratic(optimizer, name="w", **settings):
     """Trains a vector towards zero; returns the train_op, its local variable and the optimizer."""
-    getter = ModelAverageCustomGetter("")
-    with v1.variable_scope("", custom_getter=getter):
-        weights = v1.get_variable(name, initializer=[1.0, -2.0])
+    getter, weights = averaged_weight(name=name, initializer=[1.0, -2.0])
     averaging = ModelAverageOptimizer(optimizer, 1, True, getter, **settings)
     step = v1.train.get_or_create_global_step()
     return averaging.minimize(tf.reduce_sum(weights**2), step), weights, averaging
@@ -76,12 +76,9 @@ def initialised():
 
 
 OPTIMIZERS = {
-    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
     "momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9),
     "adam": lambda: v1.train.AdamOptimizer(0.1),
-    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
     "rmsprop": lambda: v1.train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
-    "ftrl": lambda: v1.train.FtrlOptimizer(0.1),
 }
 
 
@@ -119,7 +116,7 @@ def test_two_optimizers_with_one_name_do_not_clash(graph):
     assert all(shared)
 
 
-def test_sparse_and_missing_gradients_are_applied(graph):
+def test_sparse_and_missing_gradients_are_applied_and_centers_copied(graph):
     getter = ModelAverageCustomGetter("")
     with v1.variable_scope("", custom_getter=getter):
         table = v1.get_variable("table", initializer=[[1.0], [2.0], [3.0]])
@@ -129,29 +126,21 @@ def test_sparse_and_missing_gradients_are_applied(graph):
     )
     loss = tf.reduce_sum(tf.gather(table, [0, 2]) ** 2)
     train_op = averaging.minimize(loss, v1.train.create_global_step())
+    copied = averaging.get_init_op()
     with initialised() as session:
         session.run(train_op)
         assert session.run(getter.averaged[0].center).ravel().tolist() == [0.0, 2.0, 0.0]
         assert session.run(unused) == 5.0
-
-
-def test_init_op_copies_the_centers(graph):
-    _, weights, averaging = quadratic(v1.train.GradientDescentOptimizer(0.5))
-    (pair,) = averaging._getter.averaged
-    copied = averaging.get_init_op()
-    with initialised() as session:
-        session.run(pair.center.assign([3.0, 4.0]))
+        session.run(getter.averaged[0].center.assign([[7.0], [8.0], [9.0]]))
         session.run(copied)
-        assert session.run(weights).tolist() == [3.0, 4.0]
+        assert session.run(table).ravel().tolist() == [7.0, 8.0, 9.0]
 
 
 def replicated(towers, **settings):
     """One training step's operation for a model on several towers."""
 
     def model_fn(features, mode):
-        getter = ModelAverageCustomGetter("")
-        with v1.variable_scope("", custom_getter=getter):
-            weights = v1.get_variable("w", initializer=1.0)
+        getter, weights = averaged_weight()
         loss = tf.reduce_mean((features * weights) ** 2)
         optimizer = TowerOptimizer(
             lambda: ModelAverageOptimizer(
@@ -174,7 +163,10 @@ def replicated(towers, **settings):
     return spec.train_op
 
 
-@pytest.mark.parametrize("settings", [{}, {"accumulate_steps": 2}, {"skip_nonfinite": 1}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"accumulate_steps": 2}, pytest.param({"skip_nonfinite": 1}, marks=pytest.mark.broad)],
+)
 def test_tower_optimizer_wraps_model_averaging(graph, settings):
     results = []
     for towers in (1, 2):
@@ -221,11 +213,8 @@ def arguments(**changes):
         ({"ma_custom_getter": None}, "ma_custom_getter must be a .*CustomGetter, got None"),
         ({"is_chief": 1}, "is_chief must be a builtins.bool, got 1"),
         ({"num_worker": 0}, "num_worker must be an int ≥ 1, got 0"),
-        ({"num_worker": 2.0}, "num_worker must be an int ≥ 1, got 2.0"),
-        ({"interval_steps": 0}, "interval_steps must be an int ≥ 1, got 0"),
         ({"interval_steps": True}, "interval_steps must be an int ≥ 1, got True"),
-        ({"patience_secs": 0}, "patience_secs must be a number of seconds > 0, got 0"),
-        ({"patience_secs": float("nan")}, "patience_secs must be .* got nan"),
+        ({"patience_secs": float("nan")}, "patience_secs must be a number of seconds > 0, got nan"),
     ],
     ids=str,
 )
@@ -234,31 +223,18 @@ def test_invalid_settings_are_refused(graph, changes, message):
         ModelAverageOptimizer(**arguments(**changes))
 
 
-def test_gradients_that_cannot_be_averaged_are_refused(graph):
-    averaging = ModelAverageOptimizer(**arguments())
+def test_gradients_and_steps_that_cannot_be_averaged_are_refused(graph):
+    getter, weights = averaged_weight("/job:worker/task:0")
+    averaging = ModelAverageOptimizer(**arguments(ma_custom_getter=getter, num_worker=2))
+    with pytest.raises(ValueError, match=r"global_step is None.* Pass tf.train.get_or_create"):
+        averaging.minimize(weights**2)
     step = v1.train.create_global_step()
+    message = r"over 2 workers: global_step, global_center_variable/w would be on each"
+    with pytest.raises(ValueError, match=message):
+        averaging.minimize(weights**2, step)
     ordinary = v1.get_variable("ordinary", initializer=1.0)
     for pairs in ([], [(None, ordinary)]):
         with pytest.raises(ValueError, match=r"grads_and_vars holds no gradient"):
             averaging.apply_gradients(pairs, step)
     with pytest.raises(ValueError, match=r"cannot average ordinary: its getter has not made"):
         averaging.apply_gradients([(tf.constant(1.0), ordinary)], step)
-
-
-def test_a_missing_global_step_is_refused(graph):
-    getter = ModelAverageCustomGetter("")
-    with v1.variable_scope("", custom_getter=getter):
-        weights = v1.get_variable("w", initializer=1.0)
-    averaging = ModelAverageOptimizer(**arguments(ma_custom_getter=getter))
-    with pytest.raises(ValueError, match=r"global_step is None.* Pass tf.train.get_or_create"):
-        averaging.minimize(weights**2)
-
-
-def test_several_workers_without_a_parameter_server_are_refused(graph):
-    getter = ModelAverageCustomGetter("/job:worker/task:0")
-    with v1.variable_scope("", custom_getter=getter):
-        weights = v1.get_variable("w", initializer=1.0)
-    averaging = ModelAverageOptimizer(**arguments(ma_custom_getter=getter, num_worker=2))
-    message = r"over 2 workers: global_step, global_center_variable/w would be on each"
-    with pytest.raises(ValueError, match=message):
-        averaging.minimize(weights**2, v1.train.create_global_step())

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.model_average.round_state import (
-    JOINED,
-    LEFT,
-    UNSEEN_DROPPED,
-    RoundState,
-    is_worker_key,
-    worker_key,
-)
+from replicate.model_average.round_state import JOINED, LEFT, UNSEEN_DROPPED, RoundState, worker_key
 from replicate.model_average.rounds import WorkerMean
 
 v1 = tf.compat.v1
@@ -26,7 +19,11 @@ def waits(step):
 
 
 def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
-    workers = start_workers(3)
+    workers = start_workers(3, patience_secs=None)
+    shared = ("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2")
+    ops = [op for op in workers[0].graph.get_operations() if op.type.endswith(shared)]
+    assert len(ops) == 6  # Means of two weights and of presence, two queues, one table.
+    assert all(op.device.startswith("/job:ps/task:0") for op in ops)
     for worker in workers:
         worker.step()
     steps = [worker.step_beside() for worker in workers[:2]]
@@ -38,15 +35,11 @@ def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
     # After two steps: 2, 4 and 6; 3, 5 and 7.
     for worker in workers:
         assert worker.values() == ([4.0, 5.0], [4.0, 5.0], 1)
-
-
-def test_workers_stay_equal_over_many_rounds(start_workers):
-    workers = start_workers(2, interval=1)
-    for _ in range(10):
+    for _ in range(8):
         steps = [worker.step_beside() for worker in workers]
         for step in steps:
             step()
-    assert [worker.values() for worker in workers] == [([15.0, 16.0], [15.0, 16.0], 10)] * 2
+    assert [worker.values() for worker in workers] == [([20.0, 21.0], [20.0, 21.0], 5)] * 3
 
 
 def test_a_restarted_worker_counts_once_in_a_round(start_workers):
@@ -92,15 +85,6 @@ def test_a_restarted_chief_restarts_the_round(start_workers):
     chief.start()
     waiting()
     assert worker.values() == ([0.0, 1.0], [0.0, 1.0], 0), "it is late for a round that is no more"
-    chief.step(), worker.step()
-    step = worker.step_beside()
-    chief.step()
-    step()
-    assert chief.values() == worker.values() == ([3.0, 4.0], [3.0, 4.0], 1)
-
-
-def test_a_chief_that_died_while_waiting_loses_its_contribution(start_workers):
-    chief, worker = start_workers(2)
     chief.step()
     waiting = chief.step_beside()
     assert waits(waiting)
@@ -114,6 +98,7 @@ def test_a_chief_that_died_while_waiting_loses_its_contribution(start_workers):
     step = worker.step_beside()
     chief.step()
     step()
+    assert worker.values() == ([3.0, 4.0], [3.0, 4.0], 1)
     assert chief.values() == ([3.0, 4.0], [3.0, 4.0], 1), "what it had contributed counts no more"
 
 
@@ -129,17 +114,6 @@ def test_the_end_of_the_chief_ends_waiting_and_working_workers(start_workers):
     with pytest.raises(tf.errors.OutOfRangeError):
         working.step()
     chief.start()  # Another run with the same parameter server.
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_shared_state_is_on_the_parameter_server(start_workers, use_resource):
-    (worker,) = start_workers(1, use_resource=use_resource)
-    shared = ("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2")
-    ops = [op for op in worker.graph.get_operations() if op.type.endswith(shared)]
-    assert len(ops) == 6  # Means of two weights and of presence, two queues, one table.
-    assert all(op.device.startswith("/job:ps/task:0") for op in ops)
-    worker.step(2)
-    assert worker.values() == ([2.0, 3.0], [2.0, 3.0], 1)
 
 
 @pytest.fixture
@@ -163,10 +137,8 @@ def test_entries_are_read_as_written(state):
     ("entries", "expected"),
     [
         ({}, 3),
-        ({worker_key("a"): LEFT}, 2),
         ({worker_key(name): LEFT for name in "abc"}, 1),
         ({worker_key("a"): JOINED, worker_key("b"): 4, "ticket": LEFT}, 3),
-        ({worker_key("a"): JOINED, worker_key("b"): 4, UNSEEN_DROPPED: 1}, 2),
         ({worker_key("a"): JOINED, worker_key("b"): LEFT, UNSEEN_DROPPED: 1}, 1),
         ({worker_key("a"): JOINED, UNSEEN_DROPPED: 0}, 3),
     ],
@@ -177,12 +149,6 @@ def test_expected_workers_leaves_out_workers_that_left(state, entries, expected)
         for key, value in entries.items():
             session.run(state.write_fed, {state.fed_key: key, state.fed_value: value})
         assert session.run(count) == expected
-
-
-def test_is_worker_key_tells_workers_from_other_entries():
-    assert is_worker_key(worker_key("/job:worker/task:0"))
-    assert is_worker_key(worker_key(""))
-    assert not is_worker_key(UNSEEN_DROPPED)
 
 
 @pytest.mark.parametrize("functional", [True, False])
@@ -202,11 +168,11 @@ def test_wait_ends_only_when_the_round_has_ended(graph, functional):
             session.run(woken, {round_number: stale})
         thread = threading.Thread(target=session.run, args=(waiting,), daemon=True)
         thread.start()
-        thread.join(0.3)
+        thread.join(0.15)
         assert thread.is_alive()
         session.run(opened, {round_number: 5})
         session.run(woken, {round_number: 5})  # A token of round 5 leaves round 4 waiting.
-        thread.join(0.3)
+        thread.join(0.15)
         assert thread.is_alive()
         session.run(woken, {round_number: 4})
         thread.join(30)
@@ -214,11 +180,11 @@ def test_wait_ends_only_when_the_round_has_ended(graph, functional):
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.bfloat16])
-def test_late_contributions_are_left_out_of_the_mean(graph, dtype):
+def test_late_and_discarded_contributions_are_left_out_of_the_mean(graph, dtype):
     mean = WorkerMean("mean", [2], dtype, "")
     value, round_number = v1.placeholder(dtype, [2]), v1.placeholder(tf.int64, [])
     add, taken = mean.add(value, round_number), mean.take(2, round_number)
-    one = mean.take(1, round_number)
+    one, discard = mean.take(1, round_number), mean.discard(round_number)
 
     def added(values, number):
         session.run(add, {value: np.array(values, dtype.as_numpy_dtype), round_number: number})
@@ -230,6 +196,12 @@ def test_late_contributions_are_left_out_of_the_mean(graph, dtype):
         added([100, 100], 5)  # Late: this round has ended.
         added([3, 4], 6)
         assert session.run(one, {round_number: 6}).tolist() == [3, 4]
+        session.run(discard, {round_number: 7})
+        added([1, 1], 8)
+        session.run(discard, {round_number: 8})
+        added([1, 1], 8)
+        added([7, 8], 9)
+        assert session.run(one, {round_number: 9}).tolist() == [7, 8]
 
 
 def test_16_bit_contributions_do_not_overflow(graph):
@@ -240,17 +212,3 @@ def test_16_bit_contributions_do_not_overflow(graph):
         session.run(add)
         session.run(add)
         assert session.run(taken) == np.float16(60000)
-
-
-def test_discarded_contributions_are_in_no_mean(graph):
-    mean = WorkerMean("mean", [], tf.float32, "")
-    round_number = v1.placeholder(tf.int64, [])
-    adds = [mean.add(tf.constant(value), round_number) for value in (1.0, 7.0)]
-    discard, taken = mean.discard(round_number), mean.take(1, round_number)
-    with v1.Session() as session:
-        session.run(discard, {round_number: 3})
-        session.run(adds[0], {round_number: 4})
-        session.run(discard, {round_number: 4})
-        session.run(adds[0], {round_number: 4})
-        session.run(adds[1], {round_number: 5})
-        assert session.run(taken, {round_number: 5}) == 7.0

@@ -72,10 +72,6 @@ def model_dir(tmp_path_factory):
         kfac__monitor__w__input__inverse_condition=[(1, float("nan")), (11, 8.0)],
         kfac__monitor__w__output__inverse_condition=[(1, 2.0), (11, float("nan"))],
     )
-    write(
-        folder / "eval_test",
-        loss=[(6, 0.75), (11, 0.875)],
-        accuracy=[(6, 0.5), (11, 0.625)],
-    )
+    write(folder / "eval_test", loss=[(6, 0.75), (11, 0.875)], accuracy=[(6, 0.5), (11, 0.625)])
     (folder / "eval").mkdir()
     return folder

@@ -68,23 +68,15 @@ def test_page_of_an_evaluation_alone_escapes_table_separators():
     assert text.endswith("| 20 | nan |\n")
 
 
-def test_names_make_no_links():
+def test_names_make_no_links_lines_and_elements():
     curve = Curve((1,), (1.0,))
     names = ["[a](https://b)", "\\[a](x)", "![a](x)", "http://b", "WWW.b"]
     text = page("[t](http://x)", {"eval_[e](x)": dict.fromkeys(names, curve)}, {})
     assert "# \\[t\\](http\\://x)\n" in text
     assert "## Evaluation: \\[e\\](x)\n" in text
-    for shown in (
-        "\\[a\\](https\\://b)",
-        "\\\\\\[a\\](x)",
-        "!\\[a\\](x)",
-        "http\\://b",
-        "WWW\\.b",
-    ):
-        assert f" {shown} |" in text
-
-
-def test_names_neither_end_a_line_nor_begin_an_element():
-    text = page("<b>", {"eval_<i>": {"a\n<script>": Curve((1,), (1.0,))}}, {})
+    shown = ["\\[a\\](https\\://b)", "\\\\\\[a\\](x)", "!\\[a\\](x)", "http\\://b", "WWW\\.b"]
+    for name in shown:
+        assert f" {name} |" in text
+    text = page("<b>", {"eval_<i>": {"a\n<script>": curve}}, {})
     assert text.startswith("# &lt;b>\n")
     assert "## Evaluation: &lt;i>\n\n| step | a &lt;script> |\n" in text

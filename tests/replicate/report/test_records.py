@@ -35,28 +35,26 @@ def test_both_files_are_read(tmp_path):
         "variables on": "TensorFlow's choice",
         "consolidation": "TensorFlow's choice",
     }
-    assert record.variables == [
-        {
-            "variable": "w",
-            "shape": "2x3",
-            "dtype": "float32",
-            "parameters": "6,000",
-            "device": "-",
-            "note": "-",
-        }
-    ]
+    changed = {"parameters": "6,000", "device": "-", "note": "-"}
+    assert record.variables == [{**RUN["variables"][0], **changed}]
     assert (record.num_parameters, record.num_towers) == (6000, 2)
     assert record.environment == {"python": "3.11", "gpus": "0"}
     assert (record.started, record.notes) == ("2026-01-02T03:04:05Z", [])
 
 
-def test_missing_files_give_notes(tmp_path):
+def test_missing_files_and_links_give_notes(tmp_path):
     record = read_record(tmp_path)
     assert record.notes == [
         "There is no config.json in this directory (the example programs write it).",
         "There is no run.json in this directory (Estimator.train writes it).",
     ]
     assert (record.settings, record.variables, record.num_towers) == ({}, [], 0)
+    secret = tmp_path.parent / f"{tmp_path.name}.json"
+    secret.write_text('{"params": {"key": "secret"}}')
+    (tmp_path / "config.json").symlink_to(secret)
+    record = read_record(tmp_path)
+    assert record.settings == {}
+    assert "config.json is a link out of this directory, and is not read." in record.notes
 
 
 @pytest.mark.parametrize(
@@ -64,7 +62,6 @@ def test_missing_files_give_notes(tmp_path):
     [
         (b'{"a": ', "run.json cannot be read: JSONDecodeError."),
         (b"[" * 100_000, "run.json cannot be read: RecursionError."),
-        (b"\xff\x00", "run.json cannot be read: JSONDecodeError."),
         (b"[1]", "run.json holds list, not an object."),
     ],
 )
@@ -90,16 +87,6 @@ def test_values_of_wrong_types_are_text_or_left_out(tmp_path):
     assert (record.environment, record.settings) == ({}, {"run": {"params": "[2]"}})
 
 
-def test_link_out_of_the_directory_is_not_read(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (tmp_path / "secret.json").write_text('{"params": {"key": "secret"}}')
-    (folder / "config.json").symlink_to(tmp_path / "secret.json")
-    record = read_record(folder)
-    assert record.settings == {}
-    assert "config.json is a link out of this directory, and is not read." in record.notes
-
-
 def words(**curves):
     """The sentences on curves with these values, as one text."""
     training = {
@@ -109,11 +96,8 @@ def words(**curves):
     return " ".join(kfac_health(training))
 
 
-def test_without_kfac_there_are_no_words():
-    assert kfac_health({"loss": Curve((1,), (1.0,))}) == []
-
-
 def test_a_healthy_run():
+    assert kfac_health({"loss": Curve((1,), (1.0,))}) == []
     told = words(
         skipped_steps=(0.0, 0.0),
         rejected_steps=(0.0, 1.0),

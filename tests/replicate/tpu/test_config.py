@@ -1,4 +1,4 @@
-"""RunConfig and TPUConfig of a TPUEstimator."""
+"""RunConfig and TPUConfig of a TPUEstimator, and TPUClusterResolver without a TPU."""
 
 import json
 
@@ -35,58 +35,48 @@ def test_replace_keeps_and_changes_the_tpu_config():
     assert config.tpu_config is first
     assert config != changed
     assert config == tpu.RunConfig(tpu_config=first, tf_random_seed=4)
-    resolver = tpu.TPUClusterResolver("a-tpu")
-    assert config.replace(cluster=resolver) == config
-
-
-@pytest.mark.parametrize("nothing", [None, "", "local"])
-def test_masters_that_name_no_server_stand_for_this_process(nothing):
-    config = tpu.RunConfig(master=nothing, evaluation_master=nothing)
-    assert (config.master, config.evaluation_master) == ("", "")
+    assert config.replace(cluster=tpu.TPUClusterResolver("a-tpu")) == config
+    with pytest.raises(ValueError, match=r"Cannot replace \['nonsense'\]"):
+        config.replace(nonsense=3)
 
 
 @pytest.mark.parametrize(
-    ("evaluation", "expected"),
-    [(None, MASTER), ("", ""), ("grpc://10.0.0.2:1", "grpc://10.0.0.2:1")],
+    ("master", "evaluation", "expected"),
+    [
+        ("", "local", ("", "")),
+        (None, None, ("", "")),
+        (MASTER, None, (MASTER, MASTER)),
+        (MASTER, "", (MASTER, "")),
+        (MASTER, "grpc://10.0.0.2:1", (MASTER, "grpc://10.0.0.2:1")),
+        (None, MASTER, ("", MASTER)),
+    ],
 )
-def test_master_runs_evaluations_too_unless_another_is_given(evaluation, expected):
-    config = tpu.RunConfig(master=MASTER, evaluation_master=evaluation)
-    assert (config.master, config.evaluation_master) == (MASTER, expected)
+def test_master_runs_evaluations_too_unless_another_is_given(master, evaluation, expected):
+    config = tpu.RunConfig(master=master, evaluation_master=evaluation)
+    assert (config.master, config.evaluation_master) == expected
 
 
-def test_an_evaluation_master_alone_is_that_of_evaluations():
-    config = tpu.RunConfig(evaluation_master=MASTER)
-    assert (config.master, config.evaluation_master) == ("", MASTER)
-
-
-def test_an_empty_master_keeps_the_cluster(monkeypatch):
+def test_masters_in_a_cluster(monkeypatch):
     cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}
-    task = {"type": "worker", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    config = tpu.RunConfig(master="")
-    assert config.master == "grpc://127.0.0.1:2"
-    assert tpu.RunConfig(master=MASTER).master == MASTER
-    assert config.num_worker_replicas == 2
+
+    def config(task, master):
+        environment = {"cluster": cluster, "task": {"type": task, "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(environment))
+        return tpu.RunConfig(master=master)
+
+    assert config("worker", "").master == "grpc://127.0.0.1:2"
+    assert config("worker", "").num_worker_replicas == 2
+    assert config("worker", MASTER).master == MASTER
+    assert config("evaluator", MASTER).evaluation_master == ""
 
 
-def test_an_evaluator_does_not_take_the_training_master(monkeypatch):
-    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}
-    task = {"type": "evaluator", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    assert tpu.RunConfig(master=MASTER).evaluation_master == ""
-
-
-@pytest.mark.parametrize("name", [None, "", "local", "my-tpu", ["my-tpu"]])
-def test_the_resolver_of_a_tpu_has_no_effect(name):
-    assert tpu.RunConfig(cluster=tpu.TPUClusterResolver(name)) == tpu.RunConfig()
-
-
-def test_a_cluster_config_is_used():
+def test_a_cluster_config_is_used_and_the_resolver_of_a_tpu_is_not():
+    for name in ("local", "my-tpu"):
+        assert tpu.RunConfig(cluster=tpu.TPUClusterResolver(name)) == tpu.RunConfig()
     cluster = ClusterConfig({"chief": ("a:1",), "worker": ("b:1",)}, "worker")
     assert tpu.RunConfig(cluster=cluster).cluster == cluster
-    assert (
-        tpu.RunConfig(cluster=cluster, evaluation_master="x").cluster_spec == cluster.cluster_spec
-    )
+    found = tpu.RunConfig(cluster=cluster, evaluation_master="x").cluster_spec
+    assert found == cluster.cluster_spec
 
 
 @pytest.mark.parametrize(
@@ -98,46 +88,29 @@ def test_a_cluster_config_is_used():
         ({"cluster": 3}, TypeError, r"cluster must be a replicate\.tpu\.TPUClusterR.*got 3\."),
         ({"tpu_config": 3}, TypeError, r"tpu_config must be a replicate\.tpu\.TPUConfig, got 3\."),
         ({"train_distribute": 3}, ValueError, r"train_distribute must be a MirroredStrategy"),
+        (
+            {"iterations_per_loop": 0},
+            ValueError,
+            r"iterations_per_loop must be a whole num.*got 0\.",
+        ),
+        ({"iterations_per_loop": "2d"}, ValueError, r"iterations_per_loop must .*, got '2d'\."),
+        ({"iterations_per_loop": True}, ValueError, r"iterations_per_loop must .*, got True\."),
+        ({"num_shards": 0}, ValueError, r"num_shards must be a whole number >= 1 or None, got 0\."),
     ],
 )
 def test_wrong_settings_are_refused(settings, error, text):
-    with pytest.raises(error, match=f"^RunConfig: {text}"):
-        tpu.RunConfig(**settings)
+    kind = tpu.TPUConfig if {*settings} & {*tpu.TPUConfig._fields} else tpu.RunConfig
+    with pytest.raises(error, match=f"^{kind.__name__}: {text}"):
+        kind(**settings)
 
 
-def test_unknown_settings_are_refused():
-    with pytest.raises(TypeError, match="nonsense"):
-        tpu.RunConfig(nonsense=3)
-    with pytest.raises(ValueError, match=r"Cannot replace \['nonsense'\]"):
-        tpu.RunConfig().replace(nonsense=3)
-
-
-def test_tpu_config_keeps_all_settings_and_their_defaults():
+def test_tpu_config_keeps_all_settings():
     config = tpu.TPUConfig(100, 8, 2, False, "job", 5, [[1, 2]])
     assert config == (100, 8, 2, 1, "job", 5, [[1, 2]], 2, 1, False, None)
     kinds = tpu.InputPipelineConfig
     assert config.per_host_input_for_training == kinds.PER_SHARD_V1
     assert tpu.TPUConfig().per_host_input_for_training == kinds.PER_HOST_V1
-    given = tpu.TPUConfig(per_host_input_for_training=kinds.PER_HOST_V2)
-    assert given.per_host_input_for_training == kinds.PER_HOST_V2
-    assert tpu.TPUConfig().iterations_per_loop == 2
     assert tpu.TPUConfig("120s").iterations_per_loop == "120s"
-    assert config._replace(num_shards=4).num_shards == 4
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"iterations_per_loop": 0}, r"iterations_per_loop must be a whole number >= 1, .*got 0\."),
-        ({"iterations_per_loop": "2d"}, r"iterations_per_loop must be .*, got '2d'\."),
-        ({"iterations_per_loop": 1.5}, r"iterations_per_loop must be .*, got 1\.5\."),
-        ({"iterations_per_loop": True}, r"iterations_per_loop must be .*, got True\."),
-        ({"num_shards": 0}, r"num_shards must be a whole number >= 1 or None, got 0\."),
-    ],
-)
-def test_wrong_tpu_settings_are_refused(settings, text):
-    with pytest.raises(ValueError, match=f"^TPUConfig: {text}"):
-        tpu.TPUConfig(**settings)
 
 
 def test_a_bfloat16_scope_makes_variables_of_float32(graph):
@@ -146,3 +119,28 @@ def test_a_bfloat16_scope_makes_variables_of_float32(graph):
     assert weights.dtype.base_dtype == tf.bfloat16
     (made,) = v1.trainable_variables()
     assert made.dtype.base_dtype == tf.float32
+
+
+@pytest.mark.parametrize("name", [None, "", "local", [], b"local"])
+def test_without_a_name_it_stands_for_this_process(name):
+    resolver = tpu.TPUClusterResolver(name, "zone", "project", "worker", credentials=None)
+    assert isinstance(resolver, tf.distribute.cluster_resolver.ClusterResolver)
+    assert resolver.master() == resolver.get_master() == ""
+    assert resolver.master("worker", 0, rpc_layer="grpc") == ""
+    assert not resolver.cluster_spec().jobs
+    assert resolver.get_job_name() is None
+    assert tpu.TPUClusterResolver(tpu_names=["a"]).master() == "", "the old name of its argument"
+
+
+@pytest.mark.parametrize("name", [["my-tpu"], b"my-tpu", "grpc://10.0.0.1:8470", None])
+def test_a_named_tpu_and_any_hardware_are_missing_when_they_are_needed(name):
+    resolver = tpu.TPUClusterResolver(name)
+    methods = [resolver.num_accelerators, resolver.get_tpu_system_metadata]
+    if name is not None:
+        methods += [resolver.master, resolver.get_master, resolver.cluster_spec]
+        methods.append(resolver.get_job_name)
+    for method in methods:
+        with pytest.raises(
+            ValueError, match=r"^TPUClusterResolver\(.*\) was asked for its .*use_tpu=F"
+        ):
+            method()

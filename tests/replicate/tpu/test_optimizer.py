@@ -48,8 +48,10 @@ def train(wrap, devices=None, loss_reduction=Reduction.MEAN):
             return session.run([weight, slot]), names
 
 
-@pytest.mark.parametrize("reduction", [Reduction.MEAN, Reduction.SUM])
-@pytest.mark.parametrize("devices", [None, TWO[:1], TWO])
+@pytest.mark.parametrize(
+    ("devices", "reduction"),
+    [(None, Reduction.MEAN), (TWO[:1], Reduction.SUM), (TWO, Reduction.MEAN), (TWO, Reduction.SUM)],
+)
 def test_steps_are_those_of_the_wrapped_optimizer(devices, reduction):
     def wrap(optimizer):
         return tpu.CrossShardOptimizer(optimizer, reduction=reduction)
@@ -60,16 +62,14 @@ def test_steps_are_those_of_the_wrapped_optimizer(devices, reduction):
     assert names == ["momentum"]
 
 
-def test_a_tower_optimizer_may_be_wrapped():
+def test_a_tower_optimizer_may_be_inside_or_around_it():
     expected, _ = train(lambda optimizer: optimizer)
-    found, _ = train(lambda each: tpu.CrossShardOptimizer(replicate.TowerOptimizer(each)), TWO)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_a_tower_optimizer_may_be_around_it():
-    expected, _ = train(lambda optimizer: optimizer)
-    found, _ = train(lambda each: replicate.TowerOptimizer(tpu.CrossShardOptimizer(each)), TWO)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for outer, inner in [
+        (tpu.CrossShardOptimizer, replicate.TowerOptimizer),
+        (replicate.TowerOptimizer, tpu.CrossShardOptimizer),
+    ]:
+        found, _ = train(lambda each, outer=outer, inner=inner: outer(inner(each)), TWO)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_gradients_may_be_taken_by_hand(graph):

@@ -86,8 +86,10 @@ def test_sparse_ragged_and_weighted_ids_are_combined(graph):
 
 
 def test_single_ids_are_gathered_and_recorded(graph):
-    columns = [fc.embedding_column(word(), 2, initializer=table())]
-    values, _, layer = computed({"word": ["b", "none", "c"]}, columns)
+    column = fc.categorical_column_with_identity("my word", 3)
+    columns = [fc.embedding_column(column, 2, initializer=table())]
+    values, names, layer = computed({"my word": [1, -1, 2]}, columns)
+    assert names == ["dnn/input_layer/my_word_embedding/embedding_weights"]
     np.testing.assert_allclose(values, [[3, 4], [0, 0], [5, 6]])
     (record,) = layer.layers
     assert (record.kind, record.bias) == ("embedding", None)
@@ -96,18 +98,27 @@ def test_single_ids_are_gathered_and_recorded(graph):
     assert record.outputs.shape.as_list() == [3, 2]
 
 
-def test_shared_embeddings_have_one_table_in_the_scope_of_the_caller(graph):
-    columns = fc.shared_embeddings([word(), other()], 2, initializer=table())
-    values, names, _ = computed({"word": ["a", "b"], "other": [["c"], ["b"]]}, columns)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (fc.shared_embeddings, "other_word_shared_embedding"),
+        (
+            v1.feature_column.shared_embedding_columns,
+            "input_layer/other_word_shared_embedding/embedding_weights",
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_shared_embeddings_have_one_table(graph, make, name):
+    """The newer columns' tables are in the scope of the caller. A second tower shares them."""
+    columns = make([word(), other()], 2, initializer=table())
+    features = {"word": ["a", "b"], "other": [["c"], ["b"]]}
+    values, names, _ = computed(features, columns)
     np.testing.assert_allclose(values, [[5, 6, 1, 2], [3, 4, 3, 4]])
-    assert names == ["dnn/other_word_shared_embedding"]
-
-
-def test_shared_columns_of_v1_have_the_names_of_v1(graph):
-    columns = v1.feature_column.shared_embedding_columns([word(), other()], 2, initializer=table())
-    values, names, _ = computed({"word": ["a", "b"], "other": [["c"], ["b"]]}, columns)
-    np.testing.assert_allclose(values, [[5, 6, 1, 2], [3, 4, 3, 4]])
-    assert names == ["dnn/input_layer/other_word_shared_embedding/embedding_weights"]
+    assert names == [f"dnn/{name}"]
+    with v1.variable_scope("", reuse=True):
+        _, names, _ = computed(features, columns)
+    assert names == [f"dnn/{name}"]
 
 
 def test_partitioned_tables_give_the_same_values(graph):
@@ -118,34 +129,3 @@ def test_partitioned_tables_give_the_same_values(graph):
     prefix = "all/dnn/input_layer/word_embedding/embedding_weights"
     assert names == [f"{prefix}/part_0", f"{prefix}/part_1"]
     assert layer.layers == []
-
-
-def test_second_tower_shares_the_variables(graph):
-    columns = [
-        fc.embedding_column(word(), 2),
-        *fc.shared_embeddings([word(), other()], 2),
-    ]
-    features = {"word": ["a"], "other": ["b"]}
-    for reuse in (False, True):
-        with v1.variable_scope("", reuse=reuse):
-            input_layer(features, dense_columns("feature_columns", columns))
-    assert len(v1.global_variables()) == 2
-
-
-def test_name_of_a_feature_may_hold_spaces(graph):
-    column = fc.embedding_column(fc.categorical_column_with_identity("my word", 3), 2)
-    _, names, _ = computed({"my word": [1, 2]}, [column])
-    assert names == ["dnn/input_layer/my_word_embedding/embedding_weights"]
-
-
-def test_missing_feature_names_its_column(graph):
-    columns = [fc.indicator_column(word())]
-    with pytest.raises(
-        ValueError, match=r"feature column 'word_indicator': features has no 'word'; it has \['x'\]"
-    ):
-        computed({"x": [1.0]}, columns)
-
-
-def test_features_must_be_a_dict(graph):
-    with pytest.raises(ValueError, match=r"features must be a dict .* got \[1\.0\]"):
-        computed([1.0], [fc.numeric_column("x")])

@@ -29,15 +29,8 @@ def test_predictions():
     np.testing.assert_allclose(
         found["probabilities"], np.hstack([1 - logistic, logistic]), rtol=1e-6
     )
-    assert list(found) == [
-        "logits",
-        "logistic",
-        "probabilities",
-        "class_ids",
-        "classes",
-        "all_class_ids",
-        "all_classes",
-    ]
+    of_classes = ["class_ids", "classes", "all_class_ids", "all_classes"]
+    assert list(found) == ["logits", "logistic", "probabilities", *of_classes]
     assert found["classes"].numpy().tolist() == [[b"yes"], [b"no"]]
     assert found["all_classes"].numpy().tolist() == [[b"no", b"yes"]] * 2
 
@@ -70,11 +63,6 @@ def test_metrics(evaluated):
     )
 
 
-def test_unknown_summation_method_is_refused():
-    with pytest.raises(ValueError, match=r"must be one of \['careful_.*, got 'trapezoids'\. Leave"):
-        BinaryClassHead(auc_summation_method="trapezoids")
-
-
 def test_metrics_add_up_over_batches(evaluated):
     head = BinaryClassHead("w", name="age")
     whole = (LABELS, LOGITS, FEATURES)
@@ -92,15 +80,10 @@ def test_strings_are_looked_up():
     head = BinaryClassHead(label_vocabulary=["no", "yes"])
     strings = head.loss(["yes", "yes", "no"], LOGITS)
     assert float(strings) == pytest.approx(float(BinaryClassHead().loss(LABELS, LOGITS)))
-    with pytest.raises(ValueError, match=r'unknown_labels: \["maybe"\]'):
-        head.loss(["yes", "yes", "maybe"], LOGITS)
-
-
-def test_own_loss_gets_ids():
-    head = BinaryClassHead(
+    own = BinaryClassHead(
         label_vocabulary=["no", "yes"], loss_fn=lambda labels, logits: labels * 10 + logits
     )
-    assert float(head.loss(["yes", "no"], [[1.0], [2.0]])) == 6.5
+    assert float(own.loss(["yes", "no"], [[1.0], [2.0]])) == 6.5
 
 
 @pytest.mark.parametrize(
@@ -108,12 +91,7 @@ def test_own_loss_gets_ids():
     [
         (BinaryClassHead(), ["yes", "no", "no"], r"type string, but must be numbers in \[0, 1\]"),
         (BinaryClassHead(label_vocabulary=["a", "b"]), LABELS, "int64, but must be strings"),
-        (
-            BinaryClassHead(),
-            [0, 1, 2],
-            "For more than two classes, use MultiClassHead, or set n_classes",
-        ),
-        (BinaryClassHead(), [[0, 1]] * 3, "If these are one-hot labels, pass the ids"),
+        (BinaryClassHead(), [0, 1, 2], "more than two classes, use MultiClassHead, or set n_cl"),
     ],
 )
 def test_wrong_labels_are_refused(head, labels, text):
@@ -124,23 +102,5 @@ def test_wrong_labels_are_refused(head, labels, text):
 def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="make BinaryClassHead 'age': thresholds"):
         BinaryClassHead(thresholds=[2], name="age")
-    with pytest.raises(ValueError, match="label_vocabulary has 3 names"):
-        BinaryClassHead(label_vocabulary=["a", "b", "c"])
-
-
-def test_signatures(graph):
-    head = BinaryClassHead()
-    found = head.predictions([[1.0]])
-    outputs = head.export_outputs(found)
-    assert sorted(outputs) == ["classification", "predict", "regression", "serving_default"]
-    assert outputs["regression"].value is found["logistic"]
-    assert outputs["serving_default"] is outputs["classification"]
-
-
-def test_curvature_of_the_loss():
-    (loss,) = BinaryClassHead("w", name="age").curvature_losses(LOGITS, FEATURES)
-    assert (loss.kind, loss.coefficient, loss.name) == ("multi_bernoulli", 1, "age")
-    assert loss.logits.numpy().tolist() == LOGITS.tolist()
-    assert loss.weights.shape == [3, 1]
-    own = BinaryClassHead(loss_fn=lambda labels, logits: logits - labels)
-    assert own.curvature_losses(LOGITS) is None
+    with pytest.raises(ValueError, match=r"must be one of \['careful_.*, got 'trapezoids'\. Leave"):
+        BinaryClassHead(auc_summation_method="trapezoids")

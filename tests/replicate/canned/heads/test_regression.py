@@ -16,12 +16,11 @@ def test_loss_is_the_squared_error():
     expected = np.sum(WEIGHTS * (LOGITS - LABELS) ** 2)
     assert float(head.loss(LABELS, LOGITS, {"w": WEIGHTS})) == pytest.approx(expected)
     assert float(RegressionHead().loss([1, 2], [[3.0], [5.0]])) == (4 + 9) / 2
-
-
-def test_each_dimension_may_have_its_weight():
-    head, weights = RegressionHead(2, "w"), np.array([[1.0, 2.0], [0.0, 4.0]])
-    got = head.loss(LABELS, LOGITS, {"w": weights})
+    weights = np.array([[1.0, 2.0], [0.0, 4.0]])  # One for each dimension.
+    got = RegressionHead(2, "w").loss(LABELS, LOGITS, {"w": weights})
     assert float(got) == pytest.approx(np.mean(weights * (LOGITS - LABELS) ** 2))
+    own = RegressionHead(2, loss_fn=lambda labels, logits: abs(labels - logits))
+    assert float(own.loss(LABELS, LOGITS)) == pytest.approx(np.abs(LABELS - LOGITS).mean())
 
 
 def test_metrics(evaluated):
@@ -43,13 +42,7 @@ def test_predictions_are_the_logits_or_their_inverse_link():
     assert found["logits"].numpy().tolist() == LOGITS.tolist()
 
 
-def test_own_loss():
-    head = RegressionHead(2, loss_fn=lambda labels, logits: abs(labels - logits))
-    assert float(head.loss(LABELS, LOGITS)) == pytest.approx(np.abs(LABELS - LOGITS).mean())
-    assert head.curvature_losses(LOGITS) is None
-
-
-def test_poisson_loss():
+def test_poisson_regression():
     likelihood = np.exp(LOGITS) - LABELS * LOGITS
     head = PoissonRegressionHead(2, compute_full_loss=False)
     assert float(head.loss(LABELS, LOGITS)) == pytest.approx(likelihood.mean(), rel=1e-6)
@@ -57,13 +50,9 @@ def test_poisson_loss():
         z * math.log(z) - z + math.log(2 * math.pi * z) / 2 if z > 1 else 0 for z in LABELS.ravel()
     ]
     expected = likelihood.mean() + np.mean(stirling)
-    assert float(PoissonRegressionHead(2).loss(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-6)
-
-
-def test_poisson_predictions():
     head = PoissonRegressionHead(2)
+    assert float(head.loss(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(head.predictions(LOGITS)["predictions"], np.exp(LOGITS), rtol=1e-6)
-    assert head.curvature_losses(LOGITS) is None
 
 
 def test_logistic_regression(cross_entropy, evaluated):
@@ -79,7 +68,7 @@ def test_logistic_regression(cross_entropy, evaluated):
         head.loss([0.5, 2.0], logits)
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_and_labels_are_refused():
     for kind in (RegressionHead, PoissonRegressionHead):
         with pytest.raises(ValueError, match=rf"{kind.__name__}: label_dimension must be ≥ 1, got"):
             kind(0)
@@ -89,26 +78,7 @@ def test_wrong_arguments_are_refused():
         PoissonRegressionHead(weight_column=3, name="n")
     with pytest.raises(ValueError, match="loss_reduction is 'none'"):
         LogisticRegressionHead(loss_reduction=tf.losses.Reduction.NONE)
-
-
-def test_wrong_labels_are_refused():
     with pytest.raises(ValueError, match="RegressionHead: labels are strings, but must be numbers"):
         RegressionHead().loss(["1", "2"], [[1.0], [2.0]])
     with pytest.raises(ValueError, match=r"must be \[D0, \.\.\., DN, 2\], for .* \(2, 3\)"):
         RegressionHead(2).loss(np.ones([2, 3]), LOGITS)
-
-
-def test_signatures(graph):
-    head = RegressionHead(1, inverse_link_fn=tf.exp)
-    found = head.predictions([[1.0]])
-    outputs = head.export_outputs(found)
-    assert sorted(outputs) == ["predict", "regression", "serving_default"]
-    assert outputs["regression"].value is found["predictions"]
-
-
-def test_curvature_of_the_losses():
-    (loss,) = RegressionHead(2, "w").curvature_losses(LOGITS, {"w": WEIGHTS})
-    assert (loss.kind, loss.coefficient) == ("squared_error", 0.5)
-    assert loss.weights.shape == [2, 1]
-    (loss,) = LogisticRegressionHead().curvature_losses(LOGITS[:, :1])
-    assert (loss.kind, loss.coefficient) == ("multi_bernoulli", 1)

@@ -2,13 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate import (
-    BinaryClassHead,
-    ModeKeys,
-    MultiHead,
-    RegressionHead,
-    SequentialHeadWrapper,
-)
+from replicate import BinaryClassHead, ModeKeys, MultiHead, RegressionHead, SequentialHeadWrapper
 
 v1 = tf.compat.v1
 
@@ -34,12 +28,18 @@ def test_padding_does_not_count(evaluated):
             "label/mean": np.average(LABELS[MASK], weights=weights),
         }
     )
+    (loss,) = make_head().curvature_losses(LOGITS, FEATURES)
+    assert loss.logits.numpy().tolist() == LOGITS[MASK].tolist()
+    assert loss.weights.numpy().ravel().tolist() == weights.tolist()
 
 
 def test_sparse_labels_are_the_steps_that_count():
     labels = tf.SparseTensor([[1, 0], [0, 0], [0, 1]], [2.0, 1.0, 3.0], [2, 3])
     got = make_head().loss(labels, LOGITS, FEATURES)
     assert float(got) == np.mean(WEIGHTS[MASK] * ERRORS)
+    labels = tf.SparseTensor([[0, 0]], [2.0], [2, 3])
+    with pytest.raises(ValueError, match=r"labels have another number of steps .* steps: 3, rows_"):
+        make_head().loss(labels, LOGITS, FEATURES)
 
 
 def test_properties_are_those_of_the_wrapped_head():
@@ -49,7 +49,6 @@ def test_properties_are_those_of_the_wrapped_head():
     assert head.input_sequence_mask_key == "sequence_length_mask"
     assert head.static_head.name == "r"
     assert make_head().name is None
-    assert head.predictions(LOGITS)["predictions"].shape == [2, 3, 1]
 
 
 def test_specs(graph):
@@ -78,12 +77,6 @@ def test_wrappers_are_heads_of_a_multi_head(graph):
     assert {"average_loss/a", "accuracy/b", "loss/a_sequential"} <= set(spec.eval_metric_ops)
 
 
-def test_curvature_of_the_steps_that_count():
-    (loss,) = make_head().curvature_losses(LOGITS, FEATURES)
-    assert loss.logits.numpy().tolist() == LOGITS[MASK].tolist()
-    assert loss.weights.numpy().ravel().tolist() == WEIGHTS[MASK].tolist()
-
-
 def test_wrong_arguments_are_refused():
     head = RegressionHead(name="r")
     for arguments in ((3,), ("mask", 3), ("mask", [3])):
@@ -108,9 +101,3 @@ def test_wrong_arguments_are_refused():
 def test_wrong_features_and_logits_are_refused(features, logits, text):
     with pytest.raises(ValueError, match=text):
         make_head().loss(LABELS, logits, features)
-
-
-def test_labels_of_another_length_are_refused():
-    labels = tf.SparseTensor([[0, 0]], [2.0], [2, 3])
-    with pytest.raises(ValueError, match=r"labels have another number of steps .* steps: 3, rows_"):
-        make_head().loss(labels, LOGITS, FEATURES)

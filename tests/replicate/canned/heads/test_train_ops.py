@@ -1,20 +1,16 @@
 """Heads in training: train ops, what one task's head returns, and what K-FAC is told."""
 
-from unittest import mock
-
 import pytest
 import tensorflow as tf
 
 from replicate import BinaryClassHead, MultiClassHead, RegressionHead
-from replicate.canned.heads.curvature import CurvatureLoss
-from replicate.canned.heads.measures import mean
-from replicate.canned.heads.task import Examples, Task, average_loss
-from replicate.canned.heads.train_ops import make_train_op, write_summaries
+from replicate.canned.heads.train_ops import make_train_op
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
+SGD = v1.train.GradientDescentOptimizer(0.5)
 
 
 def train_op(optimizer=None, train_op_fn=None, variables=None, update_ops=None, loss=None):
@@ -36,24 +32,11 @@ def run(operation, fetches):
         return session.run(fetches)
 
 
-def test_optimizer_trains_and_counts(model):
-    step, first, second, loss = model
-    made = train_op(v1.train.GradientDescentOptimizer(0.5), loss=loss)
-    assert made.name.startswith("training/")
-    assert run(made, [step, first, second]) == [1, 0.5, 0.5]
-
-
 def test_optimizer_trains_the_given_variables_only(model):
     step, first, second, loss = model
     made = train_op(v1.train.GradientDescentOptimizer(0.5), variables=(second,), loss=loss)
+    assert made.name.startswith("training/")
     assert run(made, [step, first, second]) == [1, 1.0, 0.5]
-
-
-def test_optimizer_is_called_as_it_is(model):
-    optimizer = mock.create_autospec(v1.train.Optimizer, instance=True)
-    made = train_op(optimizer, variables=[model[1]], loss=model[3])
-    assert made is optimizer.minimize.return_value
-    optimizer.minimize.assert_called_once_with(model[3], global_step=model[0], var_list=[model[1]])
 
 
 def test_minimize_without_var_list_is_enough_for_all_variables(model):
@@ -67,12 +50,9 @@ def test_minimize_without_var_list_is_enough_for_all_variables(model):
     assert run(made, [step, first, second]) == [1, 0.5, 0.5]
 
 
-def test_function_gives_the_operation(model):
+def test_update_operations_run_in_each_step(model):
     add = v1.assign_add(model[1], 2.0)
     assert train_op(train_op_fn=lambda loss: add) is add
-
-
-def test_update_operations_run_in_each_step(model):
     given, collected = v1.assign(model[1], 5.0), v1.assign(model[2], 7.0)
     for _ in range(2):
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, collected)
@@ -80,29 +60,19 @@ def test_update_operations_run_in_each_step(model):
     assert run(made, list(model[:3])) == [1, 5.0, 7.0]
 
 
-def test_exactly_one_way_to_train_is_needed(graph):
-    with pytest.raises(ValueError, match=r"Cannot train Head: exactly one .* got neither"):
-        train_op()
-    with pytest.raises(ValueError, match="got both"):
-        train_op(v1.train.GradientDescentOptimizer(0.5), train_op_fn=lambda loss: loss)
-
-
-def test_wrong_types_are_refused(model):
-    with pytest.raises(ValueError, match=r"must be a tf\.compat\.v1\.train\.Optimizer, got 'Adam'"):
-        train_op("Adam")
-    sgd = v1.train.GradientDescentOptimizer(0.5)
-    with pytest.raises(ValueError, match="Head: trainable_variables must be a list or tuple, got"):
-        train_op(sgd, variables={model[1].ref()})
-    with pytest.raises(ValueError, match="Head: update_ops must be a list or tuple, got"):
-        train_op(sgd, update_ops=tf.no_op())
-
-
-def test_summaries_have_no_scope(graph, evaluate):
-    with v1.name_scope("tower"):
-        write_summaries({"loss/age": tf.constant(3.0)})
-    (summary,) = v1.get_collection(v1.GraphKeys.SUMMARIES)
-    (value,) = v1.Summary.FromString(evaluate(summary)).value
-    assert (value.tag, value.simple_value) == ("loss/age", 3.0)
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, r"Cannot train Head: exactly one .* got neither"),
+        ({"optimizer": SGD, "train_op_fn": tf.identity}, "got both"),
+        ({"optimizer": "Adam"}, r"must be a tf\.compat\.v1\.train\.Optimizer, got 'Adam'"),
+        ({"optimizer": SGD, "variables": {1}}, "trainable_variables must be a list or tuple, got"),
+        ({"optimizer": SGD, "update_ops": {1}}, "Head: update_ops must be a list or tuple, got"),
+    ],
+)
+def test_wrong_arguments_are_refused(graph, arguments, text):
+    with pytest.raises(ValueError, match=text):
+        train_op(**arguments)
 
 
 @pytest.mark.parametrize("towers", [1, 2])
@@ -129,32 +99,9 @@ def test_variables_of_an_optimizer_have_the_same_name_in_any_scope(model):
     assert {"training/beta1_power", "a/Adam"} < names
 
 
-def test_a_task_must_be_completed():
-    with pytest.raises(TypeError, match="abstract"):
-        Task(where="Head", logits_dimension=1)
-
-
-def test_average_loss_takes_the_losses():
-    metric = average_loss(mean())
-    assert metric.key == "average_loss"
-    assert metric.values(Examples(labels=1, predictions={}, losses=2)) == [2]
-
-
-def test_properties_are_those_that_were_given():
-    head = MultiClassHead(4, loss_reduction="weighted_mean", name="kind")
-    assert (head.name, head.logits_dimension, head.loss_reduction) == ("kind", 4, "weighted_mean")
-    assert BinaryClassHead().name is None
-    assert RegressionHead(3).logits_dimension == 3
-
-
 def test_average_loss_divides_by_the_weights():
     head = RegressionHead(weight_column="w", loss_reduction="sum")
     assert float(head.average_loss([0, 0], [[1.0], [2.0]], {"w": [1, 3]})) == (1 + 12) / 4
-
-
-def test_logits_are_checked():
-    with pytest.raises(ValueError, match="Cannot use the logits in RegressionHead 'r'"):
-        RegressionHead(2, name="r").predictions([[1.0]])
 
 
 def test_metrics_of_another_head_are_refused():
@@ -164,22 +111,3 @@ def test_metrics_of_another_head_are_refused():
     losses = [tf.constant(1.0)]
     with pytest.raises(ValueError, match=r"\['regularization_loss'\] are missing"):
         head.update_metrics(head.metrics(), {}, [[1.0]], [1], regularization_losses=losses)
-
-
-def test_regularization_is_averaged_over_batches(evaluated):
-    losses = [tf.constant(1.0), tf.constant(2.5)]
-    batch = ([1.0], [[1.0]], {})
-    found = evaluated(RegressionHead(), batch, batch, regularization_losses=losses)
-    assert found["regularization_loss"] == 3.5
-
-
-def test_scaling_multiplies_the_coefficient():
-    loss = CurvatureLoss("categorical", "logits", "weights", 0.5, "age")
-    scaled = loss.scaled(3.0)
-    assert (scaled.coefficient, loss.coefficient) == (1.5, 0.5)
-    assert (scaled.kind, scaled.logits, scaled.weights, scaled.name) == (
-        "categorical",
-        "logits",
-        "weights",
-        "age",
-    )

@@ -58,16 +58,20 @@ def test_chief_chooses_of_one_batch_after_another(chosen):
     np.testing.assert_array_equal(part.session.run(part.clusters), centers)
 
 
-def test_input_that_ends_too_early_is_an_error(chosen):
-    part = chosen(num_clusters=9)
-    with pytest.raises(ValueError, match=r"the input ended when 7 of 9 centers had been chosen"):
-        part.run(num_clusters=9)
-
-
-def test_function_that_returns_too_many_is_an_error(chosen):
-    part = chosen(initial_clusters=lambda inputs, k: tf.zeros([5, 2]))
-    with pytest.raises(ValueError, match=r"gave 5 centers instead of 3.*must return at most k"):
-        part.run()
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"num_clusters": 9}, r"the input ended when 7 of 9 centers had been chosen"),
+        (
+            {"num_clusters": 3, "initial_clusters": lambda inputs, k: tf.zeros([5, 2])},
+            r"gave 5 centers instead of 3.*must return at most k",
+        ),
+    ],
+)
+def test_wrong_number_of_centers_is_an_error(chosen, changes, text):
+    part = chosen(**changes)
+    with pytest.raises(ValueError, match=text):
+        part.run(changes["num_clusters"])
 
 
 @pytest.mark.parametrize(("num_clusters", "size"), [(2, 2), (3, 4)])
@@ -82,21 +86,17 @@ def test_centers_of_another_shape_are_an_error(chosen, num_clusters, size):
     part.run(size=None)
 
 
-def test_worker_waits_until_the_chief_has_chosen(chosen):
+def test_worker_waits_until_the_chief_has_chosen_or_the_session_stops(chosen):
     part = chosen()
+    stopped = v1.train.Coordinator()
+    stopped.request_stop()
+    part.run(is_chief=False, coord=stopped)
+    assert not part.session.run(part.operations.is_done)
     coord = mock.create_autospec(v1.train.Coordinator, instance=True)
     coord.should_stop.return_value = False
     coord.wait_for_stop.side_effect = lambda seconds: part.run()
     part.run(is_chief=False, coord=coord)
     coord.wait_for_stop.assert_called_once_with(hooks.POLL_SECS)
-
-
-def test_waiting_ends_when_the_session_stops(chosen):
-    part = chosen()
-    coord = v1.train.Coordinator()
-    coord.request_stop()
-    part.run(is_chief=False, coord=coord)
-    assert not part.session.run(part.operations.is_done)
 
 
 def test_training_stops_when_the_loss_hardly_changes(graph):
