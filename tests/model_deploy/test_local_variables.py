@@ -89,12 +89,11 @@ def test_inner_devices_choose_among_devices_of_the_task(any_graph):
             assert local("b").device == f"{TASK}/device:CPU:1"
 
 
-def test_without_a_task_nothing_changes(any_graph):
-    with v1.device("/cpu:2"), local_variables_on(""):
-        assert local("a").device == "/device:CPU:2"
+def test_without_a_task_nothing_changes(graph):
+    with v1.device("/job:ps/task:0/cpu:2"), local_variables_on(""):
+        assert local("a").device == "/job:ps/task:0/device:CPU:2"
 
 
 def test_on_task_keeps_device_type_and_index():
     assert on_task(TASK, "/job:ps/task:0/device:GPU:3") == f"{TASK}/device:GPU:3"
     assert on_task(TASK, "") == TASK
-    assert on_task("", "/job:ps/task:0/device:CPU:0") == "/job:ps/task:0/device:CPU:0"
