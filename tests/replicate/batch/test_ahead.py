@@ -54,9 +54,6 @@ def both(element):
 @pytest.mark.parametrize(
     "dataset",
     [
-        lambda: numbers(7, 3),
-        lambda: numbers(6, 3, drop_remainder=True),
-        lambda: tf.data.Dataset.zip((numbers(5, 2), numbers(5, 2))),
         lambda: numbers(7, 3).map(lambda x: {"a": x, "b": (x, x)}),
         lambda: with_everything(5),
         lambda: numbers(2, 3),

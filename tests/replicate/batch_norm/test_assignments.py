@@ -17,17 +17,6 @@ def in_cond(variable):
     tf.cond(v1.placeholder(tf.bool, []), add_one(variable), tf.no_op)
 
 
-def in_nested_cond(variable):
-    inner = v1.placeholder(tf.bool, [])
-    tf.cond(
-        v1.placeholder(tf.bool, []), tf.no_op, lambda: tf.cond(inner, add_one(variable), tf.no_op)
-    )
-
-
-def in_case(variable):
-    tf.switch_case(v1.placeholder(tf.int32, []), [tf.no_op, add_one(variable)])
-
-
 def in_loop(variable):
     def body(number):
         with tf.control_dependencies([variable.assign_add(1.0)]):
@@ -89,8 +78,6 @@ def found(graph, make):
         (in_function, False),
         (by_a_switch, True),
         (in_cond, True),
-        (in_nested_cond, True),
-        (in_case, True),
         (in_loop, True),
         (in_function_of_a_branch, True),
     ],

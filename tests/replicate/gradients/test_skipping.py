@@ -111,13 +111,10 @@ def assert_identical(found, expected):
 @pytest.mark.parametrize(
     ("make_optimizer", "towers", "use_resource", "settings"),
     [
-        (momentum, 1, True, {}),
         (momentum, 2, False, {"clip_norm": 0.5, "pack_bytes": 1000}),
         (adam, 2, True, {"accumulate_steps": 2}),
-        (adam, 1, False, {"accumulate_steps": 3, "clip_norm": 0.5}),
         (momentum, 2, True, {"loss_scale": DynamicLossScale(4.0, growth_steps=3)}),
-        (adam, 2, False, {"loss_scale": DynamicLossScale(4.0, 3), "accumulate_steps": 2}),
-        (empirical_kfac, 2, False, {}),
+        pytest.param(empirical_kfac, 2, False, {}, marks=pytest.mark.broad),
         (empirical_kfac, 1, True, {"loss_scale": DynamicLossScale(4.0), "accumulate_steps": 2}),
     ],
 )
@@ -237,9 +234,7 @@ def norm_model_fn(features, labels, mode):
 @pytest.mark.parametrize(
     ("towers", "update_ops", "use_resource"),
     [
-        (1, "mean", True),
         (2, "mean", False),
-        (2, "mean", True),
         (2, "first", True),
         (2, "all", True),
     ],
@@ -292,9 +287,3 @@ def test_judge_names_losses_before_gradients(graph):
             found.append(tuple(map(int, result)))
     assert skipping.descriptions == ("The loss", "The gradient of a", "The gradient of b")
     assert found == [(1, 0, 0), (0, 1, 1), (0, 3, 1), (0, 2, 1)]
-
-
-@pytest.mark.parametrize("limit", [-1, 1.5, True])
-def test_wrong_limit_is_refused(limit):
-    with pytest.raises(ValueError, match=rf"skip_nonfinite must be an int ≥ 0, got {limit}"):
-        TowerOptimizer(momentum, skip_nonfinite=limit)

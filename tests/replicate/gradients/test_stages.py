@@ -50,7 +50,7 @@ def evaluate(pairs):
 
 
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("pack_bytes", [None, 1, 1000])
+@pytest.mark.parametrize("pack_bytes", [None, 1000])
 def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
     towers = [tower_gradients(variables, [1.0, None]), tower_gradients(variables, [2.0, 5.0])]
     summed = GradientSum(pack_bytes, scaling=None, reduction=reduction).sum(towers)
@@ -58,23 +58,11 @@ def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
 
 
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("share", [1.0, 0.25])
-def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(
-    variables, share, reduction
-):
+def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(variables, reduction):
     scaling = LossScaling(DynamicLossScale(initial=4.0))
     towers = [tower_gradients(variables, [2.0, 4.0]), tower_gradients(variables, [6.0, 4.0])]
-    found = evaluate(GradientSum(None, scaling, reduction, GradientShare(share)).sum(towers))
-    np.testing.assert_array_equal([found["v"], found["w"]], share * np.array([[2.0, 0.5]] * 2))
-
-
-@pytest.mark.parametrize(("norm", "expected"), [(None, [3.0, 4.0]), (1.0, [0.6, 0.8])])
-def test_clipping_limits_the_global_norm(graph, norm, expected):
-    weight = v1.get_variable("w", initializer=0.0)
-    clipped = GradientClipping(norm).clip([(tf.constant(3.0), weight), (tf.constant(4.0), weight)])
-    with v1.Session() as session:
-        found = session.run([gradient for gradient, _ in clipped])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = evaluate(GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers))
+    np.testing.assert_array_equal([found["v"], found["w"]], 0.25 * np.array([[2.0, 0.5]] * 2))
 
 
 def test_application_names_the_operation_and_increments_the_global_step(graph):
@@ -96,13 +84,9 @@ def test_only_sync_replicas_wait_for_other_workers(graph):
 def test_values_of_sparse_and_missing_gradients(graph):
     dense, values = tf.constant([1.0]), tf.constant([[2.0]])
     sparse = tf.IndexedSlices(values, tf.constant([0]))
-    found = values_of([(dense, None), (None, None), (sparse, None)])
-    assert [
-        tensor is expected for tensor, expected in zip(found, [dense, values], strict=True)
-    ] == [
-        True,
-        True,
-    ]
+    first, second = values_of([(dense, None), (None, None), (sparse, None)])
+    assert first is dense
+    assert second is values
 
 
 def test_stages_run_in_order(graph):
