@@ -143,7 +143,7 @@ def test_a_missing_tensorflow_is_reported(say):
 
 @pytest.mark.parametrize("program", ["import os; os.abort()", "import time; time.sleep(60)"])
 def test_a_broken_tensorflow_is_reported(say, program, monkeypatch):
-    monkeypatch.setattr(doctor, "_TENSORFLOW_SECS", 1)
+    monkeypatch.setattr(doctor, "_TENSORFLOW_SECS", 0.5)
     say(program)
     started = time.monotonic()
     (found,) = doctor.tensorflow()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.batch_norm.statistics import BatchStatistics
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
@@ -325,8 +324,3 @@ def test_assignments_that_are_not_updates_are_left_alone(graph):
         session.run(v1.global_variables_initializer())
         session.run(spec.train_op)
         assert session.run(counters) == [5.0, 5.0]
-
-
-def test_unknown_choice_is_refused():
-    with pytest.raises(ValueError, match=r"update_ops must be one of .*; got 'last'"):
-        BatchStatistics("last")

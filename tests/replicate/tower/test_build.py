@@ -45,36 +45,24 @@ def test_names_devices_and_variables_of_towers(graph):
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph, evaluate):
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, 0.25):
         scaled = scopes.build.part_of_loss(tf.constant(8.0))
+        [part] = v1.get_collection(towers.PART_OF_LOSS)
+        again = part(tf.constant(8.0))
+    assert not v1.get_collection(towers.PART_OF_LOSS)
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
-    assert evaluate(scaled) == 2.0
+    assert evaluate([scaled, again]) == [2.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("devices", "averages"), [(["/cpu:0"], True), (["/cpu:0", "/cpu:1"], False)]
-)
-def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
-    loss = tf.constant(8.0)
-    settings = towers.TowerSettings(device_plan(devices), averages)
-    with tower_scopes(settings) as scopes, scopes.tower(0, 1.0):
-        assert scopes.build.part_of_loss(loss) is loss
-
-
-def test_empty_shard_has_no_part_in_the_loss(graph, evaluate):
-    """The mean over no rows is NaN."""
-    none = tf.constant(0.0, tf.float64)
+def test_empty_shard_has_no_part_in_the_loss_and_sums_are_not_scaled(graph, evaluate):
+    none, loss = tf.constant(0.0, tf.float64), tf.constant(8.0)
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, none):
-        part = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
-    assert evaluate(part) == 0.0
-
-
-def test_part_of_the_loss_is_told_to_a_tower_only(graph, evaluate):
-    with tower_scopes(SETTINGS) as scopes:
-        with scopes.tower(0, 0.25):
-            [part] = v1.get_collection(towers.PART_OF_LOSS)
-            loss = part(tf.constant(8.0))
-        assert not v1.get_collection(towers.PART_OF_LOSS)
-    assert evaluate(loss) == 2.0
+        mean_of_no_rows = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
+    assert evaluate(mean_of_no_rows) == 0.0
+    sums = towers.TowerSettings(PLAN, averages_loss=False)
+    alone = towers.TowerSettings(device_plan(["/cpu:0"]), averages_loss=True)
+    for settings in (sums, alone):
+        with tower_scopes(settings) as scopes, scopes.tower(0, 1.0):
+            assert scopes.build.part_of_loss(loss) is loss
 
 
 def test_outside_towers_leaves_names_device_and_sharing(graph):
@@ -85,8 +73,11 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
         with scopes.tower(1, 0.5):
             v1.get_variable("w", shape=[])
             with scopes.build.outside_towers():
-                slot = v1.get_variable("slot", shape=[])
+                with scopes.build.outside_towers():
+                    slot = v1.get_variable("slot", shape=[])
                 number = tf.constant(1.0, name="number")
+                assert scopes.build.is_outside
+            assert not scopes.build.is_outside
     assert slot.op.name == "model/slot"
     assert slot.device == "/device:CPU:0"
     assert number.op.name == "model/number"
@@ -156,18 +147,6 @@ def built_in_a_cluster(towers_of_plan):
 def local(name, use_resource=True):
     keys = [v1.GraphKeys.LOCAL_VARIABLES]
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
-
-
-def test_a_build_tells_if_it_is_outside_of_towers(graph):
-    seen = []
-    with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
-        build = scopes.build
-        with build.outside_towers():
-            with build.outside_towers():
-                pass
-            seen.append(build.is_outside)
-        seen.append(build.is_outside)
-    assert seen == [True, False]
 
 
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
