@@ -30,18 +30,12 @@ def test_several_clones_have_separate_names_and_share_the_cpu():
 
 def test_devices_name_jobs_with_parameter_servers_but_never_worker_tasks():
     config = DeploymentConfig(num_clones=2, replica_id=1, num_replicas=2, num_ps_tasks=1)
+    named = dataclasses.replace(config, worker_job_name="trainer", ps_job_name="store")
+    assert (named.worker_device, named.ps_device) == ("/job:trainer", "/job:store")
     assert config.clone_device(1) == "/job:worker/device:GPU:1"
     assert config.optimizer_device() == "/job:worker/device:CPU:0"
     assert config.inputs_device() == "/job:worker/device:CPU:0"
     assert (config.worker_device, config.ps_device) == ("/job:worker", "/job:ps")
-
-
-def test_jobs_may_have_other_names():
-    config = DeploymentConfig(
-        clone_on_cpu=True, num_ps_tasks=1, worker_job_name="trainer", ps_job_name="store"
-    )
-    assert config.clone_device(0) == "/job:trainer/device:CPU:0"
-    assert config.ps_device == "/job:store"
 
 
 def test_only_variables_go_to_parameter_servers_in_turn(any_graph):
@@ -65,13 +59,6 @@ def test_reference_variable_is_read_where_it_lives_and_its_cache_where_it_is_use
         cached = v1.get_variable("cached", shape=[], caching_device=config.caching_device())
     assert plain.value().device == plain.device == cached.device
     assert cached.value().device == ""
-
-
-def test_by_bytes_placement_balances_variable_sizes(graph):
-    config = DeploymentConfig(num_ps_tasks=2, variable_placement="by_bytes")
-    with v1.device(config.variables_device()):
-        made = [v1.get_variable(f"v{n}", shape=[n]) for n in (100, 30, 40, 20, 5)]
-    assert [variable.device[len("/job:ps/task:")] for variable in made] == list("01111")
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ def test_plan_takes_all_logical_devices_by_default():
     assert plan.consolidation == "/device:CPU:0"
 
 
-def test_round_robin_plan_puts_variables_on_towers():
-    plan = devices.device_plan(["/cpu:1", "/cpu:2"], variables="round_robin")
-    assert plan.parameters == ("/device:CPU:1", "/device:CPU:2")
-    assert plan.consolidation == "/device:CPU:0"
-
-
 def test_single_gpu_keeps_its_variables(monkeypatch):
     monkeypatch.setattr(devices, "_count_logical_devices", lambda kind: 1)
     assert devices.device_plan(["/gpu:0"]).parameters == ("/device:GPU:0",)
@@ -129,14 +123,6 @@ def test_summaries_are_written_on_a_cpu(graph, worker, writer):
         written = [v1.summary.scalar("a", value), v1.summary.histogram("b", value)]
     assert value.device == worker
     assert [summary.device for summary in written] == [writer, writer]
-
-
-def test_inner_device_fields_take_precedence(graph):
-    placer = devices.VariablePlacer(["/job:ps/task:1/device:CPU:0"])
-    with v1.device(placer.on("/device:CPU:1")), v1.device("/device:CPU:6"):
-        assert tf.constant(1.0).device == "/device:CPU:6"
-        variable = v1.get_variable("v", shape=[])
-    assert variable.device == "/job:ps/task:1/device:CPU:6"
 
 
 def test_state_on_another_job_takes_no_turn_and_is_on_the_cpu(any_graph):

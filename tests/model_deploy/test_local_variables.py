@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import tensorflow as tf
 
-from model_deploy.local_variables import current_task, is_of_one_worker, local_variables_on, on_task
+from model_deploy.local_variables import current_task, is_of_one_worker, local_variables_on
 
 v1 = tf.compat.v1
 
@@ -81,19 +81,6 @@ def test_local_variables_of_every_kind_are_on_the_task(any_graph, merge):
     assert all("/job:ps" in variable.device for variable in [first, *others])
 
 
-def test_inner_devices_choose_among_devices_of_the_task(any_graph):
-    with v1.device(setter()), local_variables_on(TASK):
-        with v1.device("/cpu:1"):
-            assert local("a").device == f"{TASK}/device:CPU:1"
-        with v1.device("/job:ps/task:0/cpu:1"):
-            assert local("b").device == f"{TASK}/device:CPU:1"
-
-
 def test_without_a_task_nothing_changes(graph):
     with v1.device("/job:ps/task:0/cpu:2"), local_variables_on(""):
         assert local("a").device == "/job:ps/task:0/device:CPU:2"
-
-
-def test_on_task_keeps_device_type_and_index():
-    assert on_task(TASK, "/job:ps/task:0/device:GPU:3") == f"{TASK}/device:GPU:3"
-    assert on_task(TASK, "") == TASK

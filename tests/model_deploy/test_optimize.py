@@ -105,15 +105,6 @@ def test_given_regularization_replaces_the_collection(
     np.testing.assert_allclose(evaluate(total_loss), np.log(2) + added, rtol=1e-5)
 
 
-def test_arguments_reach_compute_gradients(graph, logistic, data):
-    shards = shards_of(data, 2)
-    config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
-    clones = create_clones(config, lambda: logistic(*map(tf.constant, next(shards))))
-    biases = v1.trainable_variables()[1]
-    _, grads_and_vars = optimize_clones(clones, sgd(), var_list=[biases])
-    assert [variable for _, variable in grads_and_vars] == [biases]
-
-
 def embedding_model(ids, labels, sparse=True):
     table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
     rows = tf.gather(table, ids) if sparse else tf.matmul(tf.one_hot(ids, 6), table)
@@ -146,14 +137,6 @@ def test_clones_without_loss_and_variables_without_gradient_are_left_out(graph, 
     config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
     total_loss, [(gradient, _)] = optimize_clones(create_clones(config, model), sgd())
     assert evaluate([total_loss, gradient]) == [3.0, 1.5]
-
-
-def test_no_gradient_at_all_is_no_error(graph):
-    config = DeploymentConfig(clone_on_cpu=True)
-    v1.get_variable("unused", shape=[])
-    clones = create_clones(config, lambda: v1.losses.add_loss(tf.constant(1.0)))
-    _, grads_and_vars = optimize_clones(clones, sgd())
-    assert grads_and_vars == []
 
 
 def test_error_without_a_loss_names_the_losses_collection(graph):

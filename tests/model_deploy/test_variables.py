@@ -34,14 +34,6 @@ def v1_variable(_):
     return v1.Variable(lambda: tf.ones([2, 3]), name="w")
 
 
-@pytest.mark.parametrize("model", [get_variable, bare_variable, v1_variable])
-def test_copies_share_the_same_variable(graph, model):
-    variables = build_copies(model)
-    assert all(variable is variables[0] for variable in variables)
-    assert len(v1.global_variables()) == 1
-    assert not variables[0].op.name.startswith("copy_")
-
-
 @pytest.mark.parametrize("value", [np.array([1.0, 2.0]), 3])
 def test_initial_value_decides_the_type_in_every_copy(graph, value):
     def model(_):
@@ -63,14 +55,6 @@ def test_variables_of_different_makers_keep_their_order(graph):
 
     first, second = build_copies(model, count=2)
     assert all(a is b for a, b in zip(first, second, strict=True))
-
-
-def test_local_variables_are_not_shared(graph):
-    def model(_):
-        return v1.Variable(0.0, trainable=False, collections=[v1.GraphKeys.LOCAL_VARIABLES])
-
-    variables = build_copies(model)
-    assert len({variable.ref() for variable in variables}) == 3
 
 
 @pytest.mark.parametrize(("collections", "count"), [([], 3), (None, 1)])
@@ -219,29 +203,7 @@ def named(model, scope_name):
 
 
 @pytest.mark.parametrize("model", [bare_variable, v1_variable])
-def test_name_scope_of_the_copy_is_left_out_of_variable_names(graph, model):
+def test_name_scope_of_the_copy_is_left_out_of_names_of_variables_and_initial_values(graph, model):
     assert named(model, "clone_0") == ["w"]
     inside = [each.name for each in graph.get_operations() if each.name.startswith("clone_0/")]
     assert inside == []
-
-
-def test_scopes_around_and_inside_the_copy_are_kept_in_names(graph):
-    def model(index):
-        with v1.name_scope("inner"):
-            bare_variable(index)
-        with v1.name_scope("inner"):
-            bare_variable(index)
-        with v1.name_scope(None):
-            bare_variable(index)
-
-    with v1.name_scope("outer"):
-        assert named(model, "clone_0") == ["outer/inner/w", "outer/inner_1/w", "w"]
-
-
-def test_a_name_used_in_the_copy_is_reserved_for_its_variables(graph):
-    def model(index):
-        tf.constant(1.0, name="w")
-        bare_variable(index)
-        assert tf.constant(1.0, name="w").op.name == "clone_0/w_2"
-
-    assert named(model, "clone_0") == ["w_1"]

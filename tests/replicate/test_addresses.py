@@ -98,12 +98,6 @@ def test_other_file_systems_have_no_links():
     assert not leads_out("gs://bucket/run/metrics.jsonl", "gs://bucket/run")
 
 
-def role(task_type, **chief):
-    return parse_cluster_config(
-        json.dumps({"cluster": {**CLUSTER, **chief}, "task": {"type": task_type, "index": 0}})
-    ).role
-
-
 @pytest.mark.parametrize(
     ("task_type", "expected"),
     [
@@ -111,14 +105,13 @@ def role(task_type, **chief):
         ("worker", Role(trains=True)),
         ("ps", Role(keeps_variables=True)),
         ("evaluator", Role(evaluates=True)),
+        ("master", Role(trains=True, saves=True, evaluates=True)),
     ],
 )
 def test_role_of_a_task_in_a_cluster(task_type, expected):
-    assert role(task_type, chief=["a:1"]) == expected
-
-
-def test_master_evaluates_as_well():
-    assert role("master", master=["a:1"]) == Role(trains=True, saves=True, evaluates=True)
+    cluster = {"master" if task_type == "master" else "chief": ["a:1"], **CLUSTER}
+    tf_config = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
+    assert parse_cluster_config(json.dumps(tf_config)).role == expected
 
 
 @pytest.mark.parametrize("tf_config", ["", "{}", '{"task": {"type": "worker", "index": 0}}'])

@@ -195,17 +195,9 @@ def test_flags_are_answered(flag, code, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("tf_config", "expected"),
-    [
-        ('{"task": {"type": "worker", "index": 0}}', {"jobs": {}, "task": ["worker", 0]}),
-        ("{", {"error": "Cannot read the cluster from TF_CONFIG"}),
-    ],
-)
-def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys, tf_config, expected):
-    monkeypatch.setenv("TF_CONFIG", tf_config)
+def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys):
+    monkeypatch.setenv("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
     exec(doctor._TENSORFLOW, {})
     found = json.loads(capsys.readouterr().out)
     assert found["version"]
-    for key, value in expected.items():
-        assert found[key][: len(value)] == value if key == "error" else found[key] == value
+    assert (found["jobs"], found["task"]) == ({}, ["worker", 0])

@@ -56,27 +56,10 @@ def test_one_of_several_export_outputs_must_be_the_default():
     assert train_spec(export_outputs=outputs).export_outputs == outputs
 
 
-def test_fields_keep_their_values():
-    hook = v1.train.SessionRunHook()
-    pair = (tf.constant(1.0), tf.no_op())
-    scaffold = v1.train.Scaffold()
-    spec = train_spec(
-        training_hooks=[hook], eval_metric_ops={"a": pair}, scaffold=scaffold, predictions={}
-    )
-    assert spec.training_hooks == (hook,)
-    assert spec.eval_metric_ops == {"a": pair}
-    assert spec.scaffold is scaffold
-
-
 def test_loss_of_one_element_becomes_a_scalar(evaluate):
     loss = train_spec(loss=tf.constant([3.0])).loss
     assert loss.shape.rank == 0
     assert evaluate(loss) == np.float32(3.0)
-
-
-def test_loss_of_unknown_shape_is_accepted():
-    loss = v1.placeholder(tf.float32)
-    assert train_spec(loss=loss).loss is loss
 
 
 def test_train_op_may_be_what_an_assignment_returns():

@@ -71,11 +71,6 @@ def test_each_batch_comes_once_with_the_next_one(graph, dataset):
             np.testing.assert_array_equal(got, right)
 
 
-def test_static_shapes_are_kept(graph):
-    spec = prefetch_to_towers(numbers(6, 3, drop_remainder=True)).element_spec
-    assert [part.shape for part in tf.nest.flatten(spec)] == [[3], [3], []]
-
-
 def test_pipeline_continues_where_it_was_saved(graph, tmp_path):
     dataset = tf.data.Dataset.range(10).shuffle(10, seed=1).repeat().batch(3)
     iterator = v1.data.make_initializable_iterator(prefetch_to_towers(dataset))

@@ -35,16 +35,6 @@ def test_rows_keep_their_order_in_every_part_of_a_nest(graph):
     np.testing.assert_array_equal(second[1], [102, 103])
 
 
-def test_keys_may_be_numbers_and_strings_at_once(graph):
-    features = {"a": tf.range(4), 0: tf.range(4) * 10}
-    shards = split.split_batch(features, {1: tf.range(4), "b": [7, 8, 9, 6]}, Splitting(2))
-    last, labels = evaluate([shards[1].features, shards[1].labels])
-    np.testing.assert_array_equal([last["a"], last[0]], [[2, 3], [20, 30]])
-    np.testing.assert_array_equal([labels[1], labels["b"]], [[2, 3], [9, 6]])
-    with pytest.raises(ValueError, match=r"features\[0\] has 3 rows, which 2 does not"):
-        split.split_batch({0: tf.zeros([3]), "a": tf.zeros([4])}, None, Splitting(2))
-
-
 def test_operations_are_named_split_inputs_and_labels_may_be_absent(graph):
     features = tf.ones([4, 1])
     shards = split.split_batch(features, None, Splitting(2))
@@ -61,15 +51,6 @@ def test_lists_of_numbers_are_data_and_labels_may_differ_in_rows(graph):
     found, labels = evaluate([second.features, second.labels["y"]])
     np.testing.assert_array_equal(found, features[2:])
     np.testing.assert_array_equal(labels, [0.25])
-
-
-def test_sparse_tensor_gives_larger_shards_first(graph):
-    sparse = tf.SparseTensor([[0, 1], [2, 0]], [1.0, 2.0], [3, 4])
-    shards = split.split_batch({"s": sparse}, None, Splitting(2))
-    first, second = evaluate([shard.features["s"] for shard in shards])
-    np.testing.assert_array_equal(first.dense_shape, [2, 4])
-    np.testing.assert_array_equal(second.indices, [[0, 0]])
-    np.testing.assert_array_equal(second.values, [2.0])
 
 
 WEIGHTED = Splitting(3, "weighted")
@@ -191,6 +172,8 @@ def test_empty_batch_is_refused(graph, shape, uneven):
 
 
 def test_values_without_a_batch_and_unknown_choices_are_refused(graph):
+    with pytest.raises(ValueError, match=r"features\[0\] has 3 rows, which 2 does not"):
+        split.split_batch({0: tf.zeros([3]), "a": tf.zeros([4])}, None, Splitting(2))
     with pytest.raises(ValueError, match=r"labels\['step'\] is a scalar.*unsplit=\[…\]"):
         split.split_batch(tf.ones([4]), {"step": tf.constant(1)}, Splitting(2))
     splitting = Splitting(2, unsplit=frozenset({"x"}))

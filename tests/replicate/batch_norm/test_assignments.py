@@ -116,13 +116,6 @@ def after(operation, value):
         return tf.identity(value).op
 
 
-def test_listed_updates_need_not_see_the_batch(tower):
-    update = v1.assign_add(tower.variable, 1.0).op
-    found = tower.search([tower.batch.op], listed=[update])
-    assert found.done == [update]
-    assert found.assigned == {tower.variable.op}
-
-
 @pytest.mark.parametrize("sees_batch", [True, False])
 @pytest.mark.parametrize("is_awaited", [True, False])
 @pytest.mark.parametrize("group", ["unlisted", "asked_for"])
@@ -135,25 +128,3 @@ def test_updates_in_no_collection_depend_on_the_batch(tower, sees_batch, is_awai
     counts = sees_batch and (is_awaited or group == "unlisted")
     assert found.done == ([update] if counts else [])
     assert found.assigned == ({tower.variable.op} if counts else set())
-
-
-def test_updates_in_branches_are_done_with_the_tower(tower):
-    def update():
-        with v1.control_dependencies([tower.variable.assign_add(tower.batch)]):
-            return tf.constant(1.0)
-
-    end = (tower.batch * tf.cond(tower.batch > 0.0, update, lambda: 1.0)).op
-    found = tower.search([end], asked_for=[tower.variable.op])
-    assert found.done == [end]
-    assert found.assigned == {tower.variable.op}
-
-
-def test_variables_assigned_for_an_update_belong_to_it(tower):
-    count = v1.get_variable("count", initializer=0.0, trainable=False)
-    other = v1.get_variable("other", initializer=0.0, trainable=False)
-    with v1.control_dependencies([v1.assign_add(other, 1.0)]):
-        seen = tf.identity(tower.batch)
-    update = v1.assign(tower.variable, seen / v1.assign_add(count, 1.0)).op
-    variables = [each.op for each in (tower.variable, count, other)]
-    found = tower.search([after(update, tower.batch)], asked_for=variables)
-    assert found.assigned == {tower.variable.op, count.op}

@@ -87,22 +87,6 @@ def in_branch(features):
     return features - mean
 
 
-def switched_in_place(features):
-    """A branch as TensorFlow 1 makes it, of switches in the graph itself."""
-    mean, moving, pred = tf.reduce_mean(features, 0), moving_mean(), positive(features)
-
-    def switch(data):
-        return tf.raw_ops.Switch(data=data, pred=pred)
-
-    _, handle = switch(moving.handle)
-    off, step = switch((1 - DECAY) * (moving - mean))
-    update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=step)
-    with v1.control_dependencies([update]):
-        on = tf.identity(step)
-    with v1.control_dependencies([tf.raw_ops.Merge(inputs=[off, on]).output]):
-        return features - mean
-
-
 def spec_of(mode, loss, style, **settings):
     optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1), **settings)
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
@@ -182,18 +166,6 @@ def test_mean_over_towers(layer, towers, style):
     assert count in (2, None)
 
 
-def test_mean_of_reference_variables():
-    mean, _, count = train(normalized, towers=2, use_resource=False)
-    np.testing.assert_allclose(mean, moving(0.0, [BATCH.mean()] * 2), rtol=1e-5)
-    assert count == 2
-
-
-def test_first_tower_alone():
-    mean, variance, _ = train(normalized, towers=2, update_ops="first")
-    np.testing.assert_allclose(mean, moving(0.0, [BATCH[:3].mean()] * 2), rtol=1e-5)
-    np.testing.assert_allclose(variance, moving(1.0, [BATCH[:3].var()] * 2), rtol=1e-5)
-
-
 def centered_by_its_past(features):
     """Reads the moving mean, so that the gradient of the scale shows its value on each tower."""
     moving_average = moving_mean()
@@ -236,7 +208,6 @@ BY_MODE = {
         (in_branch, "mean", True),
         (in_branch, "first", True),
         (in_branch, "all", True),
-        (switched_in_place, "mean", True),
     ],
 )
 def test_updates_in_branches_or_that_outputs_wait_for(layer, update_ops, use_resource):

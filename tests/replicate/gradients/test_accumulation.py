@@ -114,19 +114,6 @@ def test_run_stopped_between_updates_resumes_exactly(tmp_path):
     np.testing.assert_array_equal(weights, straight[-1]["w"])
 
 
-def test_reference_variables_are_accumulated_alike():
-    histories = []
-    settings = {"accumulate_steps": 2, "skip_nonfinite": 1}
-    for use_resource in (True, False):
-        with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
-            batch = v1.placeholder(tf.float32, [4, 3])
-            optimizer = TowerOptimizer(OPTIMIZERS["adam"], **settings)
-            histories.append(run_all(optimizer.minimize(loss_of(batch)), batch, BATCHES))
-    assert np.abs(histories[0][-1]["w"] - 1).max() > 0.01
-    for resource, reference in zip(*histories, strict=True):
-        np.testing.assert_array_equal(resource["w"], reference["w"])
-
-
 def test_optimizer_may_accumulate_statistics_of_its_own(graph):
     """Once for each batch that counts, before the update, and not for one that is skipped."""
     seen = v1.get_variable("seen", initializer=0.0)

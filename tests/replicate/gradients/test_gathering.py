@@ -11,7 +11,6 @@ import kfac
 import replicate
 from replicate.compat.tf1_view import tensorflow1
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
-from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
 
@@ -133,12 +132,12 @@ def keyword_of_its_own(features, labels):
     return loss, optimizer.apply_gradients(optimizer.compute_gradients(loss), scale=0.5)
 
 
-def second_order(features, labels, make_collection=kfac.LayerCollection, name=None):
-    collection = make_collection()
+def second_order(features, labels):
+    collection = kfac.LayerCollection()
     weights = v1.get_variable("weights", [3, 1], initializer=constant(0.3))
     outputs = features @ weights
     collection.register_fully_connected(weights, features, outputs)
-    collection.register_normal_predictive_distribution(outputs, name=name)
+    collection.register_normal_predictive_distribution(outputs)
     loss = tf.reduce_mean(tf.square(outputs[:, 0] - labels)) / 2.0
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         learning_rate=0.1,
@@ -153,10 +152,6 @@ def second_order(features, labels, make_collection=kfac.LayerCollection, name=No
     return loss, optimizer.minimize(loss, v1.train.get_global_step())
 
 
-def second_order_for_towers(features, labels):
-    return second_order(features, labels, kfac.graph_layer_collection, "output")
-
-
 sgd = minimize(lambda: v1.train.GradientDescentOptimizer(0.1))
 adam = minimize(lambda: v1.train.AdamOptimizer(0.1))
 
@@ -168,7 +163,6 @@ OPTIMIZERS = {
     "defined inside": defined_inside,
     "keyword of its own": keyword_of_its_own,
     "second order": second_order,
-    "second order for towers": second_order_for_towers,
 }
 
 
@@ -365,16 +359,6 @@ def test_other_graphs_and_threads_are_not_gathered():
     assert found == [2.0] * 4
 
 
-def test_contexts_may_overlap():
-    first, second = gathered_optimizers(), gathered_optimizers()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert "__getattribute__" in vars(Optimizer)
-    second.__exit__(None, None, None)
-    assert "__getattribute__" not in vars(Optimizer)
-
-
 def test_a_wrapper_of_a_tower_optimizer_is_gathered_once():
     class Wrapper(Optimizer):
         def __init__(self):
@@ -414,20 +398,6 @@ def test_gradients_in_a_function_are_refused():
     with pytest.raises(ValueError, match=r"tower 0 \(/device:CPU:0\) calls apply_gradients inside"):
         trained(in_a_branch, TWO, [])
     assert max(trained(in_a_branch, ["/cpu:0"], [4])[0]) > 0
-
-
-def test_different_numbers_of_calls_are_refused():
-    calls = []
-
-    def train(features, labels):
-        calls.append(1)
-        loss, train_op = sgd(features, labels)
-        if len(calls) > 1:
-            train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
-        return loss, train_op
-
-    with pytest.raises(ValueError, match="Towers disagree: each call of model_fn"):
-        trained(train, TWO, [])
 
 
 def test_nested_towers_are_refused():

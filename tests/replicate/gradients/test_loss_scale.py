@@ -87,12 +87,6 @@ def test_scale_doubles_after_enough_good_steps_in_a_row_and_never_falls_below_on
     assert column(history, "factor") == [4, 8, 8, 4, 4, 2, 2, 4, 2, 1, 1, 1]
 
 
-def test_skipped_steps_do_not_count_for_accumulation():
-    history = train([0.5, np.nan, 1.5, 1.0], DynamicLossScale(8.0), accumulate_steps=2)
-    assert column(history, "global_step") == [0, 0, 1, 1]
-    assert column(history, "w") == [1.0, 1.0, 0.0, 0.0]
-
-
 def test_summaries_tell_scale_and_skipped_steps(graph):
     optimizer = TowerOptimizer(
         v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale()

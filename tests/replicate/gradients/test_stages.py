@@ -15,8 +15,6 @@ from replicate.gradients.stages import (
     GradientClipping,
     GradientStages,
     GradientSum,
-    is_synchronous,
-    values_of,
 )
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
 from replicate.tower.shares import GradientShare
@@ -50,43 +48,11 @@ def evaluate(pairs):
 
 
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("pack_bytes", [None, 1000])
-def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
-    towers = [tower_gradients(variables, [1.0, None]), tower_gradients(variables, [2.0, 5.0])]
-    summed = GradientSum(pack_bytes, scaling=None, reduction=reduction).sum(towers)
-    assert evaluate(summed) == {"v": [3.0, 2.0], "w": [5.0, 1.0]}
-
-
-@pytest.mark.parametrize("reduction", get_args(GradientReduction))
 def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(variables, reduction):
     scaling = LossScaling(DynamicLossScale(initial=4.0))
     towers = [tower_gradients(variables, [2.0, 4.0]), tower_gradients(variables, [6.0, 4.0])]
     found = evaluate(GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers))
     np.testing.assert_array_equal([found["v"], found["w"]], 0.25 * np.array([[2.0, 0.5]] * 2))
-
-
-def test_application_names_the_operation_and_increments_the_global_step(graph):
-    step = v1.train.create_global_step()
-    weight = v1.get_variable("w", initializer=5.0)
-    train_op = GradientApplication(descent(), step, "train").apply([(tf.constant(2.0), weight)])
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(train_op)
-        assert session.run([weight, step]) == [3.0, 1]
-    assert train_op.name == "train"
-
-
-def test_only_sync_replicas_wait_for_other_workers(graph):
-    assert is_synchronous(v1.train.SyncReplicasOptimizer(descent(), 2))
-    assert not is_synchronous(descent())
-
-
-def test_values_of_sparse_and_missing_gradients(graph):
-    dense, values = tf.constant([1.0]), tf.constant([[2.0]])
-    sparse = tf.IndexedSlices(values, tf.constant([0]))
-    first, second = values_of([(dense, None), (None, None), (sparse, None)])
-    assert first is dense
-    assert second is values
 
 
 def test_stages_run_in_order(graph):

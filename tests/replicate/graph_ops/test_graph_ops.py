@@ -53,14 +53,6 @@ def test_optimizer_applies_only_in_steps_that_meet_the_condition(graph, behavior
         np.testing.assert_allclose(history[0][name], [0.9, 1.9], rtol=1e-6)
 
 
-def test_conditions_nest(graph):
-    inner = v1.placeholder(tf.bool, [])
-    count = v1.get_variable("count", initializer=0)
-    op = run_if(tf.constant(True), lambda: run_if(inner, lambda: v1.assign_add(count, 1).op))
-    history = run(op, inner, [False, True, False])
-    assert [values["count"] for values, _ in history] == [0, 1, 1]
-
-
 def test_operation_keeps_control_dependencies_in_order(graph):
     wanted = v1.placeholder(tf.bool, [])
     a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")

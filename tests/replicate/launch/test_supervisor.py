@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import signal
@@ -7,6 +6,7 @@ import sys
 
 import pytest
 
+from replicate.launch import ProcessPlan, Supervisor, cluster_plan
 from replicate.launch import supervisor as module
 
 LAUNCHED = re.compile(r"(\w+ \d)(?: at \S+)?: process (\d+)")
@@ -27,42 +27,140 @@ def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder,
         assert recorder.of(name) == [f"{name} apple"]
 
 
-FAILS = """
-say("ready")
-if job == "worker":
-    sys.exit(%d)
-time.sleep(60)
-"""
+class FakeProcess:
+    """A process that has printed its lines; it ends with `code`, or waits for a signal (None)."""
+
+    pid = None
+
+    def __init__(self, label, lines, code):
+        self.label = label
+        self.signals = []
+        self.killed = self.closed = False
+        self.code = code
+        self.stdout, out = os.pipe()
+        self.stderr, err = os.pipe()
+        os.write(out, lines.encode())
+        os.close(out)
+        os.close(err)
+
+    def poll(self):
+        return self.code
+
+    def send_signal(self, number):
+        self.signals.append(number)
+        self.code = 128 + number
+
+    def kill(self):
+        self.killed = True
+
+    def close(self):
+        os.close(self.stdout)
+        os.close(self.stderr)
+        self.closed = True
 
 
-@pytest.mark.parametrize(("code", "restarts"), [(1, 3), (127, 3), (137, 0)])
-def test_a_task_that_fails_for_good_ends_the_others(supervise, recorder, is_alive, code, restarts):
-    run = supervise(FAILS % code, ps=1, evaluator=True, restarts=restarts, grace_secs=5)
-    assert run.run() == code
-    started = pids(recorder)
-    assert len(started) == 4
-    assert not any(is_alive(pid) for _, pid in started)
-    described = "137 (SIGKILL)" if code == 137 else code
-    said = f"worker 0 has ended with exit code {described}: the others are asked to end"
-    assert said in recorder.of("launch")
-    assert run.failed == ("worker 0",)
+class FakeBackend:
+    """A scheduler in memory: exit codes of each task's processes, in order; None waits."""
+
+    def __init__(self, **codes):
+        self.codes = codes
+        self.plans = []
+        self.processes = []
+        self.entered = 0
+
+    def __enter__(self):
+        self.entered += 1
+        return self
+
+    def __exit__(self, *error):
+        self.entered -= 1
+
+    def start(self, plan):
+        assert self.entered == 1
+        self.plans.append(plan)
+        label = f"job {len(self.plans)}"
+        code = self.codes[plan.task.job].pop(0)
+        self.processes.append(FakeProcess(label, f"{plan.task} prints\n", code))
+        return self.processes[-1]
+
+
+def supervise_fakes(backend, recorder, **settings):
+    plan = cluster_plan(2, 1)
+    settings = {"max_delay_secs": 0.05, "backend": backend, **settings}
+    return plan, Supervisor(plan, ["train", "--x"], recorder, **settings)
+
+
+def test_a_backend_starts_every_task_with_its_tf_config_at_a_restart_too(recorder):
+    backend = FakeBackend(chief=[None], worker=[138, 0], ps=[0])
+    settings = {"environment": {"A": "1"}, "bar_columns": 40, "restarts": 1}
+    plan, supervisor = supervise_fakes(backend, recorder, **settings)
+
+    def react(name, text):
+        assert supervisor.pid("chief 0") is None, "it is not on this machine"
+        if len(backend.plans) == 4:
+            backend.processes[0].code = 0
+
+    recorder.react = react
+    assert supervisor.run() == 0
+    chief, worker, server = (
+        ProcessPlan(
+            task,
+            ["train", "--x"],
+            {"A": "1", "TF_CONFIG": plan.tf_config(task)},
+            40 if task.job == "chief" else 0,
+        )
+        for task in plan.tasks
+    )
+    assert backend.plans == [chief, worker, server, worker]
+    for number, task in enumerate(plan.tasks, start=1):
+        assert f"{task} prints" in recorder.of(str(task))
+        assert f"{task} at {task.address}: job {number}" in recorder.of("launch")
+    assert all(process.killed and process.closed for process in backend.processes)
+    assert backend.entered == 0
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "why"),
+    ("code", "restarts", "starts", "described"),
     [
-        ("sys.exit(138)", 138, "cluster trouble"),
-        pytest.param("sys.exit(250)", 250, None, marks=pytest.mark.slow),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL"),
+        (1, 3, 1, "1"),
+        (127, 3, 1, "127"),
+        (137, 0, 1, "137 (SIGKILL)"),
+        (137, 1, 2, "137 (SIGKILL) and has no restart left"),
+        (138, 2, 3, "138 (cluster trouble) and has no restart left"),
+        (250, 1, 2, "250 and has no restart left"),
     ],
 )
-def test_retryable_exit_codes_restart_the_task_up_to_the_limit(supervise, recorder, how, code, why):
-    program = f"say('ready')\nif job == 'worker':\n    {how}\ntime.sleep(60)"
-    run = supervise(program, restarts=1, grace_secs=5)
-    assert run.run() == code
-    assert [name for name, _ in pids(recorder)].count("worker 0") == 2
-    described = f"{code} ({why})" if why else str(code)
-    assert f"exit code {described} and has no restart left" in " ".join(recorder.of("launch"))
+def test_a_task_is_restarted_after_exit_codes_from_128_on_up_to_the_limit(
+    recorder, code, restarts, starts, described
+):
+    backend = FakeBackend(chief=[None], worker=[code] * 9, ps=[None])
+    _, supervisor = supervise_fakes(backend, recorder, restarts=restarts)
+    assert supervisor.run() == code
+    assert supervisor.failed == ("worker 0",)
+    assert [str(plan.task) for plan in backend.plans].count("worker 0") == starts
+    chief, worker, server, *_ = backend.processes
+    assert (chief.signals, worker.signals, server.signals) == (
+        [signal.SIGTERM],
+        [],
+        [signal.SIGTERM],
+    )
+    said = f"worker 0 has ended with exit code {described}: the others are asked to end"
+    assert said in recorder.of("launch")
+
+
+def test_tasks_that_fail_at_once_have_all_failed(recorder):
+    backend = FakeBackend(chief=[138], worker=[5], ps=[None])
+    _, supervisor = supervise_fakes(backend, recorder)
+    assert supervisor.run() == 138
+    assert supervisor.failed == ("chief 0", "worker 0")
+
+
+def test_a_task_that_fails_ends_the_processes_of_the_others(supervise, recorder, is_alive):
+    program = "say('ready')\nif job == 'worker':\n    sys.exit(1)\ntime.sleep(60)"
+    assert supervise(program, ps=1, evaluator=True, grace_secs=5).run() == 1
+    started = pids(recorder)
+    assert len(started) == 4
+    assert not any(is_alive(pid) for _, pid in started)
 
 
 @pytest.fixture
@@ -88,33 +186,6 @@ def pauses(supervise, monkeypatch):
 
 def test_restart_delay_doubles_up_to_its_limit_and_is_short_after_a_steady_run(pauses):
     assert pauses([2] * 7 + [299, 300, 2]) == [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]
-
-
-def test_a_restarted_task_keeps_its_tf_config(supervise, recorder, tmp_path):
-    program = f"""
-mark = {str(tmp_path)!r} + "/" + job
-if job == "worker" and not os.path.exists(mark):
-    open(mark, "w").close()
-    say("first", os.environ["TF_CONFIG"])
-    time.sleep(60)
-while not os.path.exists(mark + "2") and job != "worker":
-    time.sleep(0.02)
-    mark = {str(tmp_path)!r} + "/worker"
-open(mark + "2", "w").close()
-say("second", os.environ["TF_CONFIG"])
-"""
-    run = supervise(program, restarts=1)
-
-    def kill(name, text):
-        if text.startswith("first"):
-            os.kill(run.pid(name), signal.SIGKILL)
-
-    recorder.react = kill
-    assert run.run() == 0
-    first, second = recorder.of("worker 0")
-    assert first.partition(" ")[2] == second.partition(" ")[2]
-    assert json.loads(first.partition(" ")[2])["task"] == {"type": "worker", "index": 0}
-    assert run.pid("worker 0") is None
 
 
 def test_only_the_evaluator_is_restarted_when_the_chief_is_done(supervise, recorder, tmp_path):

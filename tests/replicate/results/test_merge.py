@@ -49,26 +49,6 @@ def test_train_follows_the_last_tower_with_the_sum_of_losses(graph, evaluate):
     assert evaluate(merged.loss) == 3.5
 
 
-def test_eval_follows_the_first_tower_with_merged_metrics(graph):
-    specs, variables = [], []
-    for values in ([1.0, 2.0], [3.0, 10.0]):
-        before = len(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES))
-        metric = v1.metrics.mean(tf.constant(values))
-        variables.append(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[before:])
-        specs.append(
-            EstimatorSpec(
-                ModeKeys.EVAL, loss=tf.reduce_sum(values), eval_metric_ops={"mean": metric}
-            )
-        )
-    merged = merge(ModeKeys.EVAL, specs, variables)
-    value, update = merged.eval_metric_ops["mean"]
-    with v1.Session() as session:
-        session.run(v1.local_variables_initializer())
-        assert session.run(merged.loss) == 16.0
-        session.run(update)
-        assert session.run(value) == 4.0
-
-
 def test_keys_of_predictions_need_not_be_names_of_operations(graph, evaluate):
     outputs = {"serving_default": PredictOutput(tf.zeros([1]))}
     keys = [0, ("a", 1), "two words", "_x", "p"]

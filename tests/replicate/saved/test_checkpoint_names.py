@@ -53,14 +53,10 @@ def test_saved_objects_include_saveable_objects_of_the_graph(graph):
     v1.train.Saver(saved_objects())
 
 
-def test_without_renamed_variables_everything_is_saved_by_its_own_name(graph):
+def test_save_as_renames_one_variable_in_checkpoints(graph, tmp_path):
     weights, step = build(averaged=False)
     assert saved_objects() is None
     assert saved_variables() == {"layer/w": weights, "global_step": step}
-
-
-def test_save_as_renames_one_variable_in_checkpoints(graph, tmp_path):
-    weights, step = build(averaged=False)
     save_as(weights, "layer/old_w")
     assert saved_variables() == {"layer/old_w": weights, "global_step": step}
     with v1.Session() as session:

@@ -83,21 +83,6 @@ def test_other_collections_are_shared_but_their_own_part_is_known(graph):
     assert names("mine") == ["ambient", "tower 0", "tower 1"]
 
 
-def test_collections_are_whole_again_after_an_error(graph):
-    collections = TowerCollections(first_tower)
-    with collections.tower(0):
-        v1.add_to_collection(Keys.LOSSES, "tower 0")
-
-    def fail():
-        with collections.tower(1):
-            v1.add_to_collection(Keys.LOSSES, "tower 1")
-            raise RuntimeError("in the model")
-
-    with pytest.raises(RuntimeError, match="in the model"):
-        fail()
-    assert names(Keys.LOSSES) == ["tower 0", "tower 1"]
-
-
 def test_the_newest_plan_of_a_graph_counts(graph):
     assert recorded_plan(graph) is None
     record_plan(device_plan(["/cpu:0"]))
