@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import tensorflow as tf
 
-from model_deploy.local_variables import current_task, is_of_one_worker, local_variables_on
+from model_deploy.local_variables import current_task, local_variables_on
 
 v1 = tf.compat.v1
 
@@ -19,15 +19,6 @@ def setter(**settings):
 
 def local(name):
     return v1.get_variable(name, [], collections=LOCAL, initializer=v1.zeros_initializer())
-
-
-def test_variables_of_the_local_collections_are_local():
-    keys = v1.GraphKeys
-    assert is_of_one_worker({"collections": [keys.LOCAL_VARIABLES]})
-    assert is_of_one_worker({"collections": ["mine", keys.METRIC_VARIABLES]})
-    for collections in (None, [], [keys.GLOBAL_VARIABLES], [keys.MODEL_VARIABLES]):
-        assert not is_of_one_worker({"collections": collections})
-    assert not is_of_one_worker({})
 
 
 @pytest.mark.parametrize(

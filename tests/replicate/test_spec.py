@@ -71,15 +71,6 @@ def test_train_op_may_be_what_an_assignment_returns():
         assert session.run(counter) == 1
 
 
-def test_keras_metric_becomes_a_pair(mean_metric):
-    spec = train_spec(eval_metric_ops={"mean": mean_metric([1.0, 3.0])})
-    value, update = spec._replace(loss=tf.constant(2.0)).eval_metric_ops["mean"]
-    with v1.Session() as session:
-        session.run(v1.local_variables_initializer())
-        session.run(update)
-        assert session.run(value) == 2.0
-
-
 @pytest.mark.parametrize(
     ("mode", "fields", "error", "text"),
     [

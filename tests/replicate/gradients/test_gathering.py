@@ -285,20 +285,6 @@ def test_the_reduction_of_the_models_losses_is_found(reduction):
     assert_same(trained(train, TWO), trained(train, ["/cpu:0"]), 2e-6)
 
 
-def norm_of_batch(features, labels):
-    mean = v1.get_variable("moving_mean", [3], initializer=tf.zeros, trainable=False)
-    update = mean.assign(0.9 * mean + 0.1 * tf.reduce_mean(features, 0))
-    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
-    loss = squared_error(features - tf.stop_gradient(mean), labels)
-    with v1.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
-        return loss, v1.train.AdamOptimizer(0.1).minimize(loss)
-
-
-def test_moving_averages_are_those_of_the_whole_batch():
-    one, two = (trained(norm_of_batch, devices, [8])[1] for devices in (["/cpu:0"], TWO))
-    np.testing.assert_allclose(two["moving_mean"], one["moving_mean"], atol=1e-7)
-
-
 def test_synchronous_replicas_apply_the_sum_over_towers(graph):
     step = v1.train.create_global_step()
 
