@@ -39,12 +39,6 @@ def test_several_clones_have_separate_scopes_and_shared_variables(any_graph, bat
         assert len(v1.losses.get_losses(clone.scope)) == 1
 
 
-def test_reference_variables_are_read_on_the_cpu(new_graph, logistic):
-    with new_graph(use_resource=False):
-        clones_of(constant_batch(logistic), num_clones=2)
-        assert {variable.value().device for variable in v1.global_variables()} == {CPU}
-
-
 def test_variables_and_tables_take_turns_on_parameter_servers_across_clones(any_graph):
     def model():
         v1.get_variable("a", shape=[])

@@ -52,6 +52,13 @@ def test_only_variables_go_to_parameter_servers_in_turn(any_graph):
     assert (other.device, pinned.device) == ("", "/device:GPU:3")
 
 
+def test_by_bytes_placement_balances_variable_sizes(graph):
+    config = DeploymentConfig(num_ps_tasks=2, variable_placement="by_bytes")
+    with v1.device(config.variables_device()):
+        made = [v1.get_variable(f"v{n}", shape=[n]) for n in (100, 30, 40)]
+    assert [variable.device[len("/job:ps/task:")] for variable in made] == list("011")
+
+
 def test_reference_variable_is_read_where_it_lives_and_its_cache_where_it_is_used(new_graph):
     config = DeploymentConfig(num_ps_tasks=1)
     with new_graph(use_resource=False), v1.device(config.variables_device()):

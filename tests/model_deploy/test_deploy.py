@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from model_deploy import DeploymentConfig, deploy
-from replicate.launch.plan import free_ports
 
 v1 = tf.compat.v1
 
@@ -59,6 +58,17 @@ def test_training_lowers_the_loss_and_follows_the_first_clones_batch(
     prefix = "BatchNormClassifier/BatchNorm/moving_"
     np.testing.assert_allclose(values[f"{prefix}mean"], rows.mean(0), rtol=1e-5)
     np.testing.assert_allclose(values[f"{prefix}variance"], rows.var(0, ddof=1), rtol=1e-5)
+
+
+def test_train_op_returns_the_loss_before_the_update(graph):
+    def model():
+        weight = v1.get_variable("w", initializer=3.0)
+        v1.losses.add_loss(weight * weight)
+
+    deployed = deploy(on_cpu(2), model, optimizer=sgd(0.25))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert [session.run(deployed.train_op) for _ in range(3)] == [9.0, 2.25, 0.5625]
 
 
 def test_clones_train_as_one_clone_on_the_whole_batch(new_graph, logistic, data):
@@ -124,24 +134,13 @@ def tags_of(summary_op):
     return [tag.item().decode() for tag in tags]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "num_clones", "num_ps_tasks"),
-    [(None, 2, 1), (sgd(), 1, 0), (sgd(), 2, 1)],
-    ids=["evaluation", "one-clone", "cluster"],
-)
-def test_summaries_are_on_the_cpu(graph, logistic, data, optimizer, num_clones, num_ps_tasks):
-    config = DeploymentConfig(num_clones=num_clones, num_ps_tasks=num_ps_tasks)
-    model = built(
-        summarizing(logistic), data, config, optimizer, summarize_gradients=optimizer is not None
-    )
-    assert model.summary_op.op.name == "summary_op/summary_op"
-    devices = {summary.device for summary in [model.summary_op, *model.summary_op.op.inputs]}
-    assert devices == {config.optimizer_device()}
-
-
 def test_summary_op_merges_summaries_from_before_of_clone_0_and_of_the_model(graph, logistic, data):
     v1.summary.scalar("before", 1.0)
-    model = built(summarizing(logistic), data, on_cpu(2), sgd(), summarize_gradients=True)
+    on_gpus = DeploymentConfig(num_clones=2)
+    model = built(summarizing(logistic), data, on_gpus, sgd(), summarize_gradients=True)
+    assert model.summary_op.op.name == "summary_op/summary_op"
+    _, *made = model.summary_op.op.inputs
+    assert {summary.device for summary in [model.summary_op, *made]} == {CPU}
     assert tags_of(model.summary_op) == [
         "before",
         "fully_connected/weights_gradient",
@@ -203,38 +202,6 @@ def test_parameter_servers_hold_variables_slots_and_the_global_step(any_graph, l
         "fully_connected/biases/Momentum": "1",
     }
     assert model.total_loss.device == model.train_op.device == "/job:worker/device:CPU:0"
-
-
-def test_replicas_train_variables_on_parameter_servers_each_on_its_own_task():
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(4)]
-    cluster = tf.train.ClusterSpec({"ps": addresses[:2], "worker": addresses[2:]})
-    servers = {
-        (job, task): v1.train.Server(cluster, job, task)
-        for job in ("ps", "worker")
-        for task in (0, 1)
-    }
-
-    def model():
-        for name in ("v", "w"):
-            value = v1.get_variable(name, initializer=8.0)
-            v1.losses.add_loss(value * value)
-
-    for task in (0, 1):
-        config = DeploymentConfig(2, True, task, 2, num_ps_tasks=2, variable_placement="by_bytes")
-        target = servers["worker", task].target
-        with tf.Graph().as_default(), v1.Session(target) as session:
-            deployed = deploy(config, model, optimizer=sgd(0.25))
-            if task == 0:
-                session.run(v1.global_variables_initializer())
-            trace = v1.RunMetadata()
-            options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-            loss = session.run(deployed.train_op, options=options, run_metadata=trace)
-            assert loss == (128.0, 32.0)[task]  # The second goes on where the first left off.
-            assert session.run(v1.train.get_global_step()) == task + 1
-        used = {
-            re.sub("/replica:0|/device.*", "", each.device) for each in trace.step_stats.dev_stats
-        }
-        assert used == {"/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{task}"}
 
 
 def test_optimizer_arguments_reach_losses_and_gradients(graph, logistic, data, evaluate):

@@ -34,27 +34,18 @@ def v1_variable(_):
     return v1.Variable(lambda: tf.ones([2, 3]), name="w")
 
 
-@pytest.mark.parametrize("value", [np.array([1.0, 2.0]), 3])
-def test_initial_value_decides_the_type_in_every_copy(graph, value):
-    def model(_):
-        return v1.get_variable("w", initializer=tf.constant(value))
-
-    variables = build_copies(model)
-    assert all(variable is variables[0] for variable in variables)
-    assert variables[0].dtype.base_dtype == tf.constant(value).dtype
-
-
-def test_variables_of_different_makers_keep_their_order(graph):
+def test_variables_of_different_makers_and_types_keep_their_order(graph):
     def model(_):
         return (
             tf.Variable(1.0, name="a"),
             v1.get_variable("b", shape=[4]),
             tf.Variable(2.0, name="c"),
-            v1.get_variable("d", initializer=tf.constant(1.0)),
+            v1.get_variable("d", initializer=tf.constant(3)),
         )
 
-    first, second = build_copies(model, count=2)
-    assert all(a is b for a, b in zip(first, second, strict=True))
+    first, second, third = build_copies(model)
+    assert all(a is b is c for a, b, c in zip(first, second, third, strict=True))
+    assert first[-1].dtype.base_dtype == tf.int32
 
 
 @pytest.mark.parametrize(("collections", "count"), [([], 3), (None, 1)])
@@ -71,23 +62,18 @@ def test_variables_of_keras_metrics_are_not_shared(graph, collections, count):
     assert len({variable.ref() for variable in variables}) == count
 
 
-def test_suspended_makes_variables_as_usual(graph):
-    shared = SharedVariables()
-    with shared.copy(0, "copy 0"):
-        tf.Variable(1.0, name="w")
-    with shared.copy(1, "copy 1"):
-        tf.Variable(1.0, name="w")
-        with shared.suspended():
-            slot = tf.Variable(1.0, name="slot")
-    assert slot.op.name == "slot"
-    assert len(v1.global_variables()) == 2
-
-
-def test_made_lists_variables_not_made_by_get_variable(graph):
+def test_suspended_makes_variables_as_usual_and_made_lists_those_not_of_get_variable(graph):
     shared = SharedVariables()
     with shared.copy(0, "copy 0"):
         get_variable(0)
         bare = bare_variable(0)
+    with shared.copy(1, "copy 1"):
+        get_variable(1)
+        bare_variable(1)
+        with shared.suspended():
+            slot = tf.Variable(1.0, name="slot")
+    assert slot.op.name == "slot"
+    assert len(v1.global_variables()) == 3
     assert shared.made == (bare,)
 
 

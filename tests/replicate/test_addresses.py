@@ -7,7 +7,6 @@ import pytest
 from replicate import addresses
 from replicate.addresses import connect, host_and_port, is_listening
 from replicate.estimator.cluster_config import ClusterConfig, parse_cluster_config
-from replicate.launch.plan import cluster_plan
 from replicate.links import leads_out
 from replicate.roles import ALONE, ROLES, Role
 
@@ -54,18 +53,6 @@ def test_impossible_host_is_not_listening(host):
     assert not is_listening(address, 5)
     with pytest.raises(OSError):  # noqa: PT011
         connect(address, 5)
-
-
-def test_timeout_is_passed_on(monkeypatch):
-    asked = []
-
-    def refuse(place, timeout):
-        asked.append((place, timeout))
-        raise TimeoutError
-
-    monkeypatch.setattr(addresses.socket, "create_connection", refuse)
-    assert not is_listening("a:1", 2)
-    assert asked == [(("a", 1), 2)]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +111,3 @@ def test_process_without_a_cluster_does_everything(tf_config):
 def test_a_program_may_have_its_own_name_for_workers():
     config = ClusterConfig({"chief": ("a:1",), "trainer": ("a:2",)}, "trainer")
     assert config.role == ROLES["worker"]
-
-
-def test_launcher_and_its_tasks_agree_on_the_roles():
-    plan = cluster_plan(2, 1, chief=True, evaluator=True)
-    for task in plan.tasks:
-        assert parse_cluster_config(plan.tf_config(task)).role == task.role
-    assert {task.job for task in plan.tasks} == set(ROLES) - {"master"}
-    assert [str(task) for task in plan.tasks if task.role.saves] == ["chief 0"]

@@ -1,10 +1,12 @@
-"""Assigned variables and folds are found through copies, switches and functions."""
+"""Assigned variables and folds are found in a graph; values and views of them are in order."""
 
 import pytest
 import tensorflow as tf
 
 from replicate.batch_norm.assignments import Assignments
 from replicate.batch_norm.folds import FoldSearch
+from replicate.batch_norm.variable_copies import read_all
+from replicate.batch_norm.variables_in_turn import VariablesInTurn
 
 v1 = tf.compat.v1
 
@@ -91,40 +93,45 @@ def test_assigned_reference_variable_is_found(graph):
         assert found(graph, directly) == (["written"], [False])
 
 
-class Tower:
-    """A graph with a batch and a variable, and the search in it."""
-
-    def __init__(self, graph):
-        self.graph = graph
-        self.batch = v1.placeholder(tf.float32, [])
-        self.variable = v1.get_variable("v", initializer=1.0, trainable=False)
-
-    def search(self, ends, listed=(), unlisted=(), asked_for=()):
-        operations = self.graph.get_operations()
-        return FoldSearch(operations, [self.batch], ends).find(
-            list(listed), set(unlisted), set(asked_for)
-        )
-
-
-@pytest.fixture
-def tower(graph):
-    return Tower(graph)
-
-
-def after(operation, value):
-    with v1.control_dependencies([operation]):
-        return tf.identity(value).op
-
-
 @pytest.mark.parametrize("sees_batch", [True, False])
 @pytest.mark.parametrize("is_awaited", [True, False])
 @pytest.mark.parametrize("group", ["unlisted", "asked_for"])
-def test_updates_in_no_collection_depend_on_the_batch(tower, sees_batch, is_awaited, group):
-    value = 2.0 * tower.batch if sees_batch else 2.0
-    update = v1.assign_add(tower.variable, value).op
-    [update] = [each for each in tower.graph.get_operations() if each.type == "AssignAddVariableOp"]
-    end = after(update, tower.batch) if is_awaited else tower.batch.op
-    found = tower.search([end], **{group: [tower.variable.op]})
+def test_updates_in_no_collection_depend_on_the_batch(graph, sees_batch, is_awaited, group):
+    batch = v1.placeholder(tf.float32, [])
+    variable = v1.get_variable("v", initializer=1.0, trainable=False)
+    v1.assign_add(variable, 2.0 * batch if sees_batch else 2.0)
+    [update] = [each for each in graph.get_operations() if each.type == "AssignAddVariableOp"]
+    with v1.control_dependencies([update] if is_awaited else []):
+        end = tf.identity(batch).op
+    groups = {"unlisted": set(), "asked_for": set(), group: {variable.op}}
+    found = FoldSearch(graph.get_operations(), [batch], [end]).find([], *groups.values())
     counts = sees_batch and (is_awaited or group == "unlisted")
     assert found.done == ([update] if counts else [])
-    assert found.assigned == ({tower.variable.op} if counts else set())
+    assert found.assigned == ({variable.op} if counts else set())
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_read_values_do_not_change_later(graph, use_resource):
+    variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
+    (value,) = read_all([variable])
+    with v1.control_dependencies([value]):
+        change = v1.assign_add(variable, [1.0, 1.0])
+    with v1.control_dependencies([change]):
+        later = tf.identity(value)
+    with v1.Session() as session:
+        session.run(variable.initializer)
+        assert session.run(later).tolist() == [1.0, 2.0]
+        assert session.run(read_all([variable])[0]).tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
+    variable = v1.get_variable("v", initializer=1.0, use_resource=use_resource)
+    before = set(graph.get_operations())
+    tf.multiply(variable, 2.0)
+    runs = set(graph.get_operations()) - before
+    turns = VariablesInTurn()
+    turns.record([variable], runs, [])
+    awaited = turns.view(variable).op.control_inputs
+    assert [each.type for each in awaited] == ["ReadVariableOp" if use_resource else "Mul"]
+    assert set(awaited) <= runs

@@ -113,14 +113,10 @@ def states(
         loss = tf.reduce_mean(layer(features) * scale)
         return spec_of(mode, loss, style, **settings)
 
+    devices = [f"/cpu:{index}" for index in range(towers)]
+    how = {"devices": devices, "update_ops": update_ops, "uneven": "weighted"}
     with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
-        replicated = replicate_model_fn(
-            model_fn,
-            devices=[f"/cpu:{index}" for index in range(towers)],
-            update_ops=update_ops,
-            uneven="weighted",
-        )
-        spec = replicated(tf.constant(batch), None, ModeKeys.TRAIN)
+        spec = replicate_model_fn(model_fn, **how)(tf.constant(batch), None, ModeKeys.TRAIN)
         with v1.Session() as session, user_errors():
             session.run(v1.global_variables_initializer())
             session.run(v1.local_variables_initializer())

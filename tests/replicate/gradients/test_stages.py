@@ -22,37 +22,18 @@ from replicate.tower.shares import GradientShare
 v1 = tf.compat.v1
 
 
-def descent():
-    return v1.train.GradientDescentOptimizer(1.0)
-
-
-@pytest.fixture
-def variables(graph):
-    return [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
-
-
-def tower_gradients(variables, values):
-    """Makes a tower's gradients; a value None makes none for its variable."""
-    pairs = [
-        (None if value is None else tf.constant([value, 1.0]), variable)
-        for value, variable in zip(values, variables, strict=True)
-    ]
-    scope = v1.get_variable_scope()
-    return TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1")
-
-
-def evaluate(pairs):
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return {variable.op.name: session.run(gradient).tolist() for gradient, variable in pairs}
-
-
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(variables, reduction):
+def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(graph, evaluate, reduction):
+    variables = [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
     scaling = LossScaling(DynamicLossScale(initial=4.0))
-    towers = [tower_gradients(variables, [2.0, 4.0]), tower_gradients(variables, [6.0, 4.0])]
-    found = evaluate(GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers))
-    np.testing.assert_array_equal([found["v"], found["w"]], 0.25 * np.array([[2.0, 0.5]] * 2))
+    towers = []
+    for value in (2.0, 6.0):
+        pairs = [(tf.constant([value, 1.0]), variable) for variable in variables]
+        scope = v1.get_variable_scope()
+        towers.append(TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1"))
+    summed = GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers)
+    for gradient in evaluate([gradient for gradient, _ in summed]):
+        np.testing.assert_array_equal(gradient, 0.25 * np.array([2.0, 0.5]))
 
 
 def test_stages_run_in_order(graph):
@@ -71,7 +52,7 @@ def test_stages_run_in_order(graph):
         FailOnNonFinite(),
         GradientAccumulation(2, average=True),
         GradientClipping(4.0),
-        GradientApplication(descent(), None, None),
+        GradientApplication(v1.train.GradientDescentOptimizer(1.0), None, None),
     )
     train_op = stages.build(towers)
     [(reduced, _)] = v1.get_collection(REDUCED_GRADIENTS)

@@ -121,25 +121,6 @@ def test_gradient_missing_in_some_or_all_towers(graph):
     assert train(model)[0] == {"c": 8.0, "d": 3.0, "unused": 3.0}
 
 
-def test_sparse_gradients_stay_sparse(graph):
-    seen = []
-
-    class Recording(v1.train.GradientDescentOptimizer):
-        def apply_gradients(self, grads_and_vars, *args, **kwargs):
-            seen.extend(gradient for gradient, _ in grads_and_vars)
-            return super().apply_gradients(grads_and_vars, *args, **kwargs)
-
-    def model(index):
-        table = v1.get_variable("table", initializer=tf.zeros([4, 2]))
-        rows = tf.nn.embedding_lookup(table, [[0, 1], [1, 3]][index])
-        return TowerOptimizer(Recording(1.0)).minimize(tf.reduce_sum(rows))
-
-    values, _ = train(model)
-    np.testing.assert_array_equal(values["table"], [[-1, -1], [-2, -2], [0, 0], [-1, -1]])
-    assert len(seen) == 1
-    assert isinstance(seen[0], tf.IndexedSlices)
-
-
 def test_side_effects_of_every_tower_run_in_a_step(graph):
     def model(index):
         count = tf.Variable(0.0, trainable=False, name="count")

@@ -81,16 +81,6 @@ def test_summaries_are_empty_where_nothing_ran(graph):
     assert tags == [["always", "seen"], ["always"]]
 
 
-def test_variables_made_inside_belong_to_the_graph(graph):
-    wanted = v1.placeholder(tf.bool, [])
-
-    def make():
-        return v1.assign_add(v1.get_variable("made", initializer=1.0), 1.0).op
-
-    history = run(run_if(wanted, make), wanted, [False, True])
-    assert [values for values, _ in history] == [{"made": 1.0}, {"made": 2.0}]
-
-
 def test_unless_runs_in_the_other_steps(graph, behavior):
     wanted = v1.placeholder(tf.bool, [])
     count = v1.get_variable("count", initializer=0)
