@@ -62,15 +62,6 @@ def test_loss_of_one_element_becomes_a_scalar(evaluate):
     assert evaluate(loss) == np.float32(3.0)
 
 
-def test_train_op_may_be_what_an_assignment_returns():
-    counter = v1.get_variable("n", initializer=0)
-    spec = train_spec(train_op=counter.assign_add(1))
-    with v1.Session() as session:
-        session.run(counter.initializer)
-        session.run(spec.train_op)
-        assert session.run(counter) == 1
-
-
 @pytest.mark.parametrize(
     ("mode", "fields", "error", "text"),
     [

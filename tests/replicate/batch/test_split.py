@@ -38,6 +38,7 @@ def test_rows_keep_their_order_in_every_part_of_a_nest(graph):
 def test_operations_are_named_split_inputs_and_labels_may_be_absent(graph):
     features = tf.ones([4, 1])
     shards = split.split_batch(features, None, Splitting(2))
+    assert shards[0].features.op.type == "Split"
     assert [(shard.features.name, shard.labels) for shard in shards] == [
         ("split_inputs/split:0", None),
         ("split_inputs/split:1", None),

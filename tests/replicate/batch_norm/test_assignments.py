@@ -15,8 +15,9 @@ def add_one(variable):
     return lambda: variable.assign_add(1.0, read_value=False)
 
 
-def in_cond(variable):
-    tf.cond(v1.placeholder(tf.bool, []), add_one(variable), tf.no_op)
+def in_nested_cond(variable):
+    inner, outer = v1.placeholder(tf.bool, []), v1.placeholder(tf.bool, [])
+    tf.cond(outer, tf.no_op, lambda: tf.cond(inner, add_one(variable), tf.no_op))
 
 
 def in_loop(variable):
@@ -27,24 +28,12 @@ def in_loop(variable):
     tf.while_loop(lambda number: number < 3.0, body, [tf.constant(0.0)])
 
 
-def function_of(variable):
+def in_function(variable):
     def add():
         variable.assign_add(1.0)
         return tf.constant(0.0)
 
-    return tf.function(add)
-
-
-def in_function(variable):
-    function_of(variable)()
-
-
-def in_function_of_a_branch(variable):
-    tf.cond(v1.placeholder(tf.bool, []), function_of(variable), lambda: 1.0)
-
-
-def directly(variable):
-    v1.assign_sub(variable, 1.0)
+    tf.function(add)()
 
 
 def by_a_copy_of_the_handle(variable):
@@ -75,13 +64,11 @@ def found(graph, make):
 @pytest.mark.parametrize(
     ("make", "is_in_branch"),
     [
-        (directly, False),
         (by_a_copy_of_the_handle, False),
         (in_function, False),
         (by_a_switch, True),
-        (in_cond, True),
+        (in_nested_cond, True),
         (in_loop, True),
-        (in_function_of_a_branch, True),
     ],
 )
 def test_assigned_variable_is_found(graph, make, is_in_branch):
@@ -90,7 +77,7 @@ def test_assigned_variable_is_found(graph, make, is_in_branch):
 
 def test_assigned_reference_variable_is_found(graph):
     with v1.variable_scope("", use_resource=False):
-        assert found(graph, directly) == (["written"], [False])
+        assert found(graph, lambda variable: v1.assign_sub(variable, 1.0)) == (["written"], [False])
 
 
 @pytest.mark.parametrize("sees_batch", [True, False])

@@ -243,29 +243,6 @@ def test_three_devices_train_as_one():
     assert_same(trained(adam, THREE), on_one_tower(adam), 2e-6)
 
 
-def clipped(features, labels):
-    loss = squared_error(features, labels)
-    optimizer = v1.train.GradientDescentOptimizer(1.0)
-    gradients, variables = zip(*optimizer.compute_gradients(loss), strict=True)
-    gradients, _ = tf.clip_by_global_norm(gradients, 0.01)
-    return loss, optimizer.apply_gradients(
-        zip(gradients, variables, strict=True), v1.train.get_global_step()
-    )
-
-
-def test_gradients_are_clipped_in_each_tower():
-    (_, before), (_, after) = (trained(clipped, TWO, batches) for batches in ([], [8]))
-    halves = [
-        trained(clipped, ["/cpu:0"], [4])[1],
-        trained(lambda x, y: clipped(x[4:], y[4:]), ["/cpu:0"], [8])[1],
-    ]
-    for name in ("hidden", "table", "output"):
-        steps = [half[name] - before[name] for half in halves]
-        np.testing.assert_allclose(after[name] - before[name], np.mean(steps, 0), atol=1e-7)
-    norm = np.sqrt(sum(np.sum((after[n] - before[n]) ** 2) for n in ("hidden", "table", "output")))
-    assert 0.005 < norm < 0.01
-
-
 def regularized(reduction):
     def train(features, labels):
         with v1.variable_scope("", regularizer=lambda weights: 0.1 * tf.reduce_sum(weights**2)):
