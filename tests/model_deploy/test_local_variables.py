@@ -50,6 +50,7 @@ def test_local_variables_of_every_kind_are_on_the_task(any_graph, merge):
             local("a"),
             v1.get_local_variable("b", []),
             v1.Variable(0.0, trainable=False, collections=LOCAL, name="c"),
+            v1.Variable(0.0, collections=["mine", v1.GraphKeys.METRIC_VARIABLES], name="metric"),
             v1.Variable(
                 0.0,
                 collections=[],

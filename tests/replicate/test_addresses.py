@@ -1,6 +1,7 @@
 """Addresses, links and the role of a process."""
 
 import json
+from unittest import mock
 
 import pytest
 
@@ -111,3 +112,10 @@ def test_process_without_a_cluster_does_everything(tf_config):
 def test_a_program_may_have_its_own_name_for_workers():
     config = ClusterConfig({"chief": ("a:1",), "trainer": ("a:2",)}, "trainer")
     assert config.role == ROLES["worker"]
+
+
+def test_timeout_is_passed_on():
+    refuses = mock.patch.object(addresses.socket, "create_connection", side_effect=TimeoutError)
+    with refuses as create:
+        assert not is_listening("a:1", 2)
+    create.assert_called_once_with(("a", 1), 2)

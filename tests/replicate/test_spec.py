@@ -31,6 +31,13 @@ def test_defaults():
     assert train_spec().predictions == {}
 
 
+def test_hooks_and_metrics_keep_their_values():
+    hook, pair = v1.train.SessionRunHook(), (tf.constant(1.0), tf.no_op())
+    assert train_spec(eval_metric_ops={"a": pair}).eval_metric_ops == {"a": pair}
+    for role in ("training", "training_chief", "evaluation", "prediction"):
+        assert getattr(train_spec(**{f"{role}_hooks": [hook]}), f"{role}_hooks") == (hook,)
+
+
 def test_predictions_are_the_default_export_output():
     predictions = {"a": tf.zeros([2]), "b": tf.ones([2])}
     spec = EstimatorSpec(ModeKeys.PREDICT, predictions)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from replicate.batch_norm.assignments import Assignments
 from replicate.batch_norm.folds import FoldSearch
-from replicate.batch_norm.variable_copies import read_all
+from replicate.batch_norm.variable_copies import assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
 
 v1 = tf.compat.v1
@@ -122,3 +122,15 @@ def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
     awaited = turns.view(variable).op.control_inputs
     assert [each.type for each in awaited] == ["ReadVariableOp" if use_resource else "Mul"]
     assert set(awaited) <= runs
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_variables_are_assigned_on_their_devices(graph, use_resource):
+    with v1.device("/cpu:1"):
+        variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
+    [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+    assert assigned.device == "/device:CPU:1"
+    with v1.Session() as session:
+        session.run(variable.initializer)
+        session.run(assigned)
+        assert session.run(read_all([variable])[0]).tolist() == [2.0, 4.0]

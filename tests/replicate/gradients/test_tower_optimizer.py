@@ -62,9 +62,10 @@ def test_gradients_in_between_are_those_of_the_towers_loss(graph, evaluate):
         optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0))
         pairs = optimizer.compute_gradients(3.0 * variable("c", 10.0))
         seen.append(pairs[0][0])
-        return optimizer.apply_gradients(pairs)
+        return optimizer.apply_gradients(pairs, name="update")
 
     assert train(model, averages=True)[0] == {"c": 7.0}
+    assert [op.name for op in graph.get_operations() if op.name.endswith("update")] == ["update"]
     assert evaluate(seen) == [3.0, 3.0]
 
 
