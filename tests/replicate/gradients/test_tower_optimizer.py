@@ -103,6 +103,7 @@ def test_optimizer_function_is_called_once_outside_of_towers(graph):
     made = []
 
     def make():
+        assert not tf.constant(0.0).device, "it is made outside of towers"
         rate = v1.get_variable("rate", initializer=1.0, trainable=False)
         made.append(rate)
         return v1.train.GradientDescentOptimizer(rate)

@@ -86,16 +86,19 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
 
 def test_state_leaves_the_graph_after_an_error_too(graph):
     def build_and_fail():
-        with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
-            assert towers.current_build() is scopes.build
-            v1.losses.add_loss(tf.constant(1.0))
-            raise RuntimeError("in the model")
+        with tower_scopes(SETTINGS) as scopes:
+            for index in range(2):
+                with scopes.tower(index, 0.5):
+                    assert towers.current_build() is scopes.build
+                    v1.losses.add_loss(tf.constant(1.0))
+                    if index:
+                        raise RuntimeError("in the model")
 
     with pytest.raises(RuntimeError, match="in the model"):
         build_and_fail()
     assert towers.current_build() is None
     assert not v1.get_collection(towers.COLLECTION)
-    assert len(v1.losses.get_losses()) == 1
+    assert len(v1.losses.get_losses()) == 2
 
 
 def test_xla_compiles_towers_only(graph):
