@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy.gradients import (
-    sum_gradients,
-    sum_over_copies,
-)
+from model_deploy.gradients import sum_gradients, sum_over_copies
 from model_deploy.packing import cross_in_packs
 
 v1 = tf.compat.v1

@@ -4,11 +4,7 @@ import functools
 
 import pytest
 
-from replicate.calling import (
-    call_model_fn,
-    check_model_fn,
-    where,
-)
+from replicate.calling import call_model_fn, check_model_fn, where
 
 NAMES = ["config", "features", "labels", "mode", "params"]
 

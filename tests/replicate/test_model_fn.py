@@ -30,11 +30,7 @@ def reference_model_fn(features, labels, mode, params):
         optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(params["rate"]))
         train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
     return EstimatorSpec(
-        mode,
-        loss=loss,
-        train_op=train_op,
-        eval_metric_ops=accuracy,
-        predictions={"p": prediction},
+        mode, loss=loss, train_op=train_op, eval_metric_ops=accuracy, predictions={"p": prediction}
     )
 
 
@@ -54,8 +50,7 @@ def value_of_c():
 
 
 @pytest.mark.parametrize(
-    ("reduction", "loss", "after"),
-    [(Reduction.SUM, 27.0, 7.0), (Reduction.MEAN, 13.5, 8.5)],
+    ("reduction", "loss", "after"), [(Reduction.SUM, 27.0, 7.0), (Reduction.MEAN, 13.5, 8.5)]
 )
 def test_training_step(graph, reduction, loss, after):
     spec = call(ModeKeys.TRAIN, loss_reduction=reduction)

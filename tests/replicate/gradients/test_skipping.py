@@ -232,11 +232,7 @@ def norm_model_fn(features, labels, mode):
 
 @pytest.mark.parametrize(
     ("towers", "update_ops", "use_resource"),
-    [
-        (2, "mean", False),
-        (2, "first", True),
-        (2, "all", True),
-    ],
+    [(2, "mean", False), (2, "first", True), (2, "all", True)],
 )
 def test_statistics_of_a_skipped_batch_are_restored(graph, towers, update_ops, use_resource):
     v1.get_variable_scope().set_use_resource(use_resource)

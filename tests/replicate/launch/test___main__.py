@@ -36,10 +36,7 @@ def _own_folder(tmp_path, monkeypatch):
         (["--restart=-1", "--", "python"], "not a whole number"),
         (["--grace_secs=-1", "--", "python"], "--grace_secs=-1"),
         (["--wokers=2", "--", "python"], "Unknown command line flag 'wokers'"),
-        (
-            ["--all_reduce", "--ps=1", "--", "python"],
-            "--all_reduce trains without parameter",
-        ),
+        (["--all_reduce", "--ps=1", "--", "python"], "--all_reduce trains without parameter"),
         ([], "no command to run"),
         (["--workers=2", "--"], "no command to run"),
         (["--", "no-such-program-at-all"], "no program 'no-such-program-at-all'"),

@@ -230,8 +230,7 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
-    [(signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)],
+    ("number", "told"), [(signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
 )
 def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
     ready = []
@@ -354,10 +353,7 @@ Supervisor(plan, [sys.executable, "-c", program], Console([], sys.stdout, sys.st
 
 def test_tasks_end_when_the_supervisor_is_killed(is_alive, wait_until, end_later):
     launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     started = [int(LAUNCHED.search(launcher.stderr.readline())[2]) for _ in range(3)]
     for pid in started:

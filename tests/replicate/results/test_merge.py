@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.export import (
-    ClassificationOutput,
-    PredictOutput,
-    RegressionOutput,
-    TrainOutput,
-)
+from replicate.export import ClassificationOutput, PredictOutput, RegressionOutput, TrainOutput
 from replicate.results.merge import merge_specs
 from replicate.results.metrics import merge_metrics
 from replicate.spec import EstimatorSpec, ModeKeys
