@@ -63,6 +63,7 @@ def test_heads_by_function_sum_trapezoids():
     own = v1.binary_classification_head(auc_summation_method="careful_interpolation")
     assert area_of(own) == pytest.approx(0.5, abs=1e-4)
     assert area_of(v1.BinaryClassHead()) == pytest.approx(0.5, abs=1e-4)
+    assert v1.LinearRegressor([X], loss_reduction=tf.losses.Reduction.SUM_OVER_BATCH_SIZE)
     for key in ("auc_precision_recall", "auc_precision_recall/class1"):
         head = v1.multi_label_head(2, classes_for_class_based_metrics=[1])
         assert area_of(head, key) == pytest.approx(0.75, abs=1e-4)
@@ -74,10 +75,3 @@ def test_other_names_are_those_of_the_package():
     assert set(v1.__all__) == set(replicate.__all__) <= set(dir(v1))
     with pytest.raises(AttributeError, match="_nothing"):
         v1._nothing  # noqa: B018
-
-
-def test_reduction_can_be_chosen(tmp_path):
-    mean = v1.LinearRegressor(
-        [X], str(tmp_path), loss_reduction=tf.losses.Reduction.SUM_OVER_BATCH_SIZE
-    )
-    assert isinstance(mean, v1.LinearRegressor)

@@ -123,17 +123,6 @@ def test_gradient_missing_in_some_or_all_towers(graph):
     assert train(model)[0] == {"c": 8.0, "d": 3.0, "unused": 3.0}
 
 
-def test_side_effects_of_every_tower_run_in_a_step(graph):
-    def model(index):
-        count = tf.Variable(0.0, trainable=False, name="count")
-        loss = absolute_error(index)
-        with v1.control_dependencies([count.assign_add(1.0)]):
-            return TowerOptimizer(v1.train.GradientDescentOptimizer(1.0)).minimize(loss)
-
-    values, _ = train(model, steps=3)
-    assert values["count"] == 6.0
-
-
 def test_non_finite_gradient_names_tower_and_variable_and_changes_nothing(graph):
     factors = v1.placeholder(tf.float32, [2])
     with tower_scopes(TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), True)) as scopes:

@@ -30,18 +30,6 @@ def test_current_tower_in_model_fn(graph):
     assert towers.current_tower() is None
 
 
-def test_names_devices_and_variables_of_towers(graph):
-    with tower_scopes(SETTINGS) as scopes:
-        products = []
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                weight = v1.get_variable("w", shape=[])
-                products.append(tf.multiply(weight, 2.0, name="product"))
-    assert [product.op.name for product in products] == ["product", "tower_1/product"]
-    assert [product.device for product in products] == ["/device:CPU:1", "/device:CPU:2"]
-    assert [variable.device for variable in v1.global_variables()] == ["/device:CPU:0"]
-
-
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph, evaluate):
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, 0.25):
         scaled = scopes.build.part_of_loss(tf.constant(8.0))
