@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy.gradients import (
-    gradient_values,
-    sum_gradients,
-    sum_over_copies,
-    with_values,
-)
+from model_deploy.gradients import sum_gradients, sum_over_copies
 from model_deploy.packing import cross_in_packs
 
 v1 = tf.compat.v1
@@ -25,17 +20,9 @@ def dense(gradient):
         return session.run(v1.convert_to_tensor(gradient))
 
 
-def test_dense_gradients_add_up(graph):
-    total = sum_gradients([tf.constant([1.0, 2.0]), None, tf.constant([10.0, 20.0])])
-    np.testing.assert_array_equal(dense(total), [11.0, 22.0])
-
-
-def test_sum_of_one_gradient_is_that_gradient(graph):
+def test_one_gradient_or_none_is_the_sum(graph):
     gradient = tf.constant([1.0])
     assert sum_gradients([None, gradient]) is gradient
-
-
-def test_sum_of_no_gradients_is_none(graph):
     assert sum_gradients([None, None]) is None
 
 
@@ -62,9 +49,10 @@ def pair(graph):
 
 def test_sums_over_copies_are_on_the_devices_of_the_variables(pair):
     first, second = pair
+    third = v1.get_variable("without_gradient", shape=[])
     copies = [
-        [(tf.constant(1.0), first), (tf.constant(10.0), second)],
-        [(tf.constant(20.0), second), (tf.constant(2.0), first)],
+        [(None, third), (tf.constant(1.0), first), (tf.constant(10.0), second)],
+        [(tf.constant(20.0), second), (tf.constant(2.0), first), (None, third)],
     ]
     (total, variable), (other_total, other) = sum_over_copies(copies)
     assert (variable, other) == (first, second)
@@ -72,32 +60,6 @@ def test_sums_over_copies_are_on_the_devices_of_the_variables(pair):
     assert total.op.name == "first/sum_grads"
     assert dense(total) == 3.0
     assert dense(other_total) == 30.0
-
-
-def test_sums_over_copies_can_follow_the_device_scope(pair):
-    copies = [[(tf.constant(1.0), pair[0])], [(tf.constant(2.0), pair[0])]]
-    [(bare, _)] = sum_over_copies(copies, on_variable_device=False)
-    with v1.device("/device:CPU:3"):
-        [(scoped, _)] = sum_over_copies(copies, on_variable_device=False)
-    assert (bare.device, scoped.device) == ("", "/device:CPU:3")
-
-
-def test_variable_without_gradient_is_left_out(pair):
-    first, second = pair
-    copies = [[(None, first), (tf.constant(1.0), second)], [(None, first), (None, second)]]
-    [(total, variable)] = sum_over_copies(copies)
-    assert variable is second
-    assert dense(total) == 1.0
-
-
-@pytest.mark.parametrize(
-    "gradient", [lambda: tf.ones([2, 1]), lambda: slices([[1.0], [1.0]], [3, 0])]
-)
-def test_with_values_keeps_the_form_of_the_gradient(graph, gradient):
-    gradient = gradient()
-    doubled = with_values(gradient, gradient_values(gradient) * 2.0)
-    assert type(doubled) is type(gradient)
-    np.testing.assert_array_equal(dense(doubled), 2.0 * dense(gradient))
 
 
 def test_dense_gradients_add_up_in_order_with_other_readers(graph):
@@ -134,7 +96,7 @@ def packs(graph):
     return [op for op in graph.get_operations() if op.type == "ConcatV2"]
 
 
-@pytest.mark.parametrize(("max_bytes", "count"), [(4, 0), (40, 1), (24, 2), (10**6, 1)])
+@pytest.mark.parametrize(("max_bytes", "count"), [(4, 0), (24, 2), (40, 1)])
 def test_packing_keeps_values_and_order(graph, max_bytes, count, evaluate):
     pairs = build([[2, 2], [2], [3], [1]])
     crossed = cross_in_packs(pairs, max_bytes)
@@ -143,12 +105,6 @@ def test_packing_keeps_values_and_order(graph, max_bytes, count, evaluate):
     for expected, got in zip(before, after, strict=True):
         np.testing.assert_array_equal(got, expected)
     assert len(packs(graph)) == count
-
-
-def test_packs_hold_at_most_the_given_bytes(graph):
-    cross_in_packs(build([[4]] * 7), max_bytes=50)
-    sizes = [op.outputs[0].shape.num_elements() * 4 for op in packs(graph)]
-    assert sizes == [48, 48]
 
 
 def test_each_route_has_separate_packs_on_the_right_devices(graph):

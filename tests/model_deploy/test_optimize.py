@@ -40,33 +40,26 @@ def scalar_tags():
     return [tf.get_static_value(summary.op.inputs[0]).item().decode() for summary in summaries]
 
 
-@pytest.mark.parametrize("num_clones", [1, 2])
-def test_one_gradient_for_each_trainable_variable(
-    any_graph, batch_norm_classifier, data, num_clones
-):
-    total_loss, grads_and_vars = build(batch_norm_classifier, data, num_clones)
-    assert total_loss.op.name == "total_loss"
-    assert [variable for _, variable in grads_and_vars] == v1.trainable_variables()
-    for gradient, variable in grads_and_vars:
-        assert gradient.shape == variable.shape
-
-
-def test_one_clone_has_its_gradients_on_its_device(any_graph, logistic, data):
-    _, grads_and_vars = build(logistic, data, 1, clone_on_cpu=False)
+def test_one_clone_has_its_gradients_on_its_device_and_an_unscaled_loss(graph, logistic, data):
+    _, grads_and_vars = build(logistic, data, 1, clone_on_cpu=False, regularizer=l2)
     for gradient, variable in grads_and_vars:
         assert gradient.device == "/device:GPU:0"
         assert variable.device == "/device:CPU:0"
+    assert "scaled_clone_loss" not in [each.name for each in graph.get_operations()]
+    assert scalar_tags() == ["Losses/clone_loss", "Losses/regularization_loss"]
 
 
-def test_sums_over_clones_are_named_and_follow_the_device_scope(any_graph, logistic, data):
-    _, grads_and_vars = build(logistic, data, 2, clone_on_cpu=False)
+def test_sums_over_clones_are_named_and_follow_the_device_scope(graph, batch_norm_classifier, data):
+    total_loss, grads_and_vars = build(batch_norm_classifier, data, 2, clone_on_cpu=False)
+    assert total_loss.op.name == "total_loss"
+    assert [variable for _, variable in grads_and_vars] == v1.trainable_variables()
     for gradient, variable in grads_and_vars:
         assert gradient.op.name == f"{variable.op.name}/sum_grads"
-        assert gradient.device == ""
+        assert (gradient.device, gradient.shape) == ("", variable.shape)
         assert {part.device for part in gradient.op.inputs} == {"/device:GPU:0", "/device:GPU:1"}
 
 
-def test_names_of_the_parts_of_a_loss(graph, logistic, data):
+def test_parts_of_a_loss_are_named_and_summarized(graph, logistic, data):
     build(logistic, data, 2, clone_on_cpu=False, regularizer=l2)
     for name, device in [
         ("clone_0/clone_loss", "/device:GPU:0"),
@@ -76,109 +69,6 @@ def test_names_of_the_parts_of_a_loss(graph, logistic, data):
     ]:
         assert graph.get_operation_by_name(name).device == device
     assert "clone_1/regularization_loss" not in [each.name for each in graph.get_operations()]
-
-
-def test_loss_of_a_single_clone_is_not_scaled(graph, logistic, data):
-    build(logistic, data, 1)
-    assert "scaled_clone_loss" not in [each.name for each in graph.get_operations()]
-
-
-@pytest.mark.parametrize("num_clones", [1, 2])
-def test_regularization_counts_once(any_graph, logistic, data, num_clones, evaluate):
-    total_loss, grads_and_vars = build(logistic, data, num_clones, regularizer=l2)
-    loss, gradients = evaluate([total_loss, gradients_by_name(grads_and_vars)])
-    inputs, labels = data  # All weights are 0: every prediction is 1/2.
-    np.testing.assert_allclose(loss, np.log(2) + 0.05 * 4 * 9.0, rtol=1e-5)
-    expected = inputs.T @ (0.5 - labels) / 16 - 0.1 * 3.0
-    np.testing.assert_allclose(gradients["fully_connected/weights"], expected, rtol=1e-4)
-
-
-def test_regularization_that_every_clone_adds_counts_once(any_graph, logistic, data, evaluate):
-    def model(inputs, labels):
-        logistic(inputs, labels)
-        v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, tf.constant(0.25))
-
-    total_loss, _ = build(model, data, 4)
-    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + 0.25, rtol=1e-5)
-
-
-@pytest.mark.parametrize(("losses", "added"), [([], 0.0), ([0.25, 0.5], 0.75)])
-def test_given_regularization_replaces_the_collection(
-    any_graph, logistic, data, losses, added, evaluate
-):
-    given = [tf.constant(loss) for loss in losses]
-    total_loss, _ = build(logistic, data, 2, regularizer=l2, regularization_losses=given)
-    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + added, rtol=1e-5)
-
-
-def test_arguments_reach_compute_gradients(any_graph, logistic, data):
-    shards = shards_of(data, 2)
-    config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
-    clones = create_clones(config, lambda: logistic(*map(tf.constant, next(shards))))
-    biases = v1.trainable_variables()[1]
-    _, grads_and_vars = optimize_clones(clones, sgd(), var_list=[biases])
-    assert [variable for _, variable in grads_and_vars] == [biases]
-
-
-def embedding_model(ids, labels, sparse=True):
-    table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
-    rows = tf.gather(table, ids) if sparse else tf.matmul(tf.one_hot(ids, 6), table)
-    v1.losses.mean_squared_error(labels, tf.reduce_sum(rows, axis=1))
-
-
-@pytest.mark.parametrize("num_clones", [1, 2])
-def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, num_clones, evaluate):
-    data = (np.array([0, 3, 3, 5, 1, 0, 3, 0]), np.arange(8, dtype=np.float32))
-    _, [(gradient, variable)] = build(embedding_model, data, num_clones)
-    assert isinstance(gradient, tf.IndexedSlices)
-    assert gradient.values.op.name.startswith("table/sum_grads" if num_clones > 1 else "grad")
-    assert gradient.values.shape == [8, 2]
-    found = evaluate(v1.convert_to_tensor(gradient))
-    with new_graph():
-        _, [(dense, _)] = build(lambda *batch: embedding_model(*batch, sparse=False), data, 1)
-        np.testing.assert_allclose(found, evaluate(dense), rtol=1e-6)
-    assert variable.op.name == "table"
-
-
-def test_variables_without_gradient_are_left_out(any_graph, logistic, data):
-    def model(inputs, labels):
-        v1.get_variable("unused", shape=[3])
-        logistic(inputs, labels)
-
-    _, grads_and_vars = build(model, data, 2)
-    assert len(grads_and_vars) == 2
-
-
-def test_clones_without_loss_are_left_out(any_graph, evaluate):
-    calls = []
-
-    def model():
-        calls.append(None)
-        weight = v1.get_variable("w", initializer=2.0)
-        if len(calls) == 2:
-            v1.losses.add_loss(weight * 3.0)
-
-    config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
-    total_loss, [(gradient, _)] = optimize_clones(create_clones(config, model), sgd())
-    assert evaluate([total_loss, gradient]) == [3.0, 1.5]
-
-
-def test_no_gradient_at_all_is_no_error(graph):
-    config = DeploymentConfig(clone_on_cpu=True)
-    v1.get_variable("unused", shape=[])
-    clones = create_clones(config, lambda: v1.losses.add_loss(tf.constant(1.0)))
-    _, grads_and_vars = optimize_clones(clones, sgd())
-    assert grads_and_vars == []
-
-
-def test_error_without_a_loss_names_the_losses_collection(graph):
-    clones = create_clones(DeploymentConfig(num_clones=2), lambda: None)
-    with pytest.raises(ValueError, match=r"optimize 2 clones: none of them has a loss.*add_loss"):
-        optimize_clones(clones, sgd())
-
-
-def test_losses_are_summarized(graph, logistic, data):
-    build(logistic, data, 2, clone_on_cpu=False, regularizer=l2)
     assert scalar_tags() == [
         "clone_0/Losses/clone_0//clone_loss",
         "clone_0/Losses/regularization_loss",
@@ -188,6 +78,68 @@ def test_losses_are_summarized(graph, logistic, data):
     assert {summary.device for summary in summaries} == {""}
 
 
-def test_losses_of_a_single_clone_are_summarized(graph, logistic, data):
-    build(logistic, data, 1, regularizer=l2)
-    assert scalar_tags() == ["Losses/clone_loss", "Losses/regularization_loss"]
+def test_regularization_counts_once(any_graph, logistic, data, evaluate):
+    total_loss, grads_and_vars = build(logistic, data, 2, regularizer=l2)
+    loss, gradients = evaluate([total_loss, gradients_by_name(grads_and_vars)])
+    inputs, labels = data  # All weights are 0: every prediction is 1/2.
+    np.testing.assert_allclose(loss, np.log(2) + 0.05 * 4 * 9.0, rtol=1e-5)
+    expected = inputs.T @ (0.5 - labels) / 16 - 0.1 * 3.0
+    np.testing.assert_allclose(gradients["fully_connected/weights"], expected, rtol=1e-4)
+
+
+def test_regularization_that_every_clone_adds_counts_once(graph, logistic, data, evaluate):
+    def model(inputs, labels):
+        logistic(inputs, labels)
+        v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, tf.constant(0.25))
+
+    total_loss, _ = build(model, data, 2)
+    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + 0.25, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("losses", "added"), [([], 0.0), ([0.25, 0.5], 0.75)])
+def test_given_regularization_replaces_the_collection(
+    graph, logistic, data, losses, added, evaluate
+):
+    given = [tf.constant(loss) for loss in losses]
+    total_loss, _ = build(logistic, data, 2, regularizer=l2, regularization_losses=given)
+    np.testing.assert_allclose(evaluate(total_loss), np.log(2) + added, rtol=1e-5)
+
+
+def embedding_model(ids, labels, sparse=True):
+    table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
+    rows = tf.gather(table, ids) if sparse else tf.matmul(tf.one_hot(ids, 6), table)
+    v1.losses.mean_squared_error(labels, tf.reduce_sum(rows, axis=1))
+
+
+def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, evaluate):
+    data = (np.array([0, 3, 3, 5, 1, 0, 3, 0]), np.arange(8, dtype=np.float32))
+    _, [(gradient, variable)] = build(embedding_model, data, 2)
+    assert isinstance(gradient, tf.IndexedSlices)
+    assert gradient.values.op.name.startswith("table/sum_grads")
+    assert gradient.values.shape == [8, 2]
+    found = evaluate(v1.convert_to_tensor(gradient))
+    with new_graph():
+        _, [(dense, _)] = build(lambda *batch: embedding_model(*batch, sparse=False), data, 1)
+        np.testing.assert_allclose(found, evaluate(dense), rtol=1e-6)
+    assert variable.op.name == "table"
+
+
+def test_clones_without_loss_and_variables_without_gradient_are_left_out(graph, evaluate):
+    calls = []
+
+    def model():
+        calls.append(None)
+        v1.get_variable("unused", shape=[3])
+        weight = v1.get_variable("w", initializer=2.0)
+        if len(calls) == 2:
+            v1.losses.add_loss(weight * 3.0)
+
+    config = DeploymentConfig(num_clones=2, clone_on_cpu=True)
+    total_loss, [(gradient, _)] = optimize_clones(create_clones(config, model), sgd())
+    assert evaluate([total_loss, gradient]) == [3.0, 1.5]
+
+
+def test_error_without_a_loss_names_the_losses_collection(graph):
+    clones = create_clones(DeploymentConfig(num_clones=2), lambda: None)
+    with pytest.raises(ValueError, match=r"optimize 2 clones: none of them has a loss.*add_loss"):
+        optimize_clones(clones, sgd())

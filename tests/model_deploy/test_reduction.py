@@ -61,8 +61,8 @@ def in_tree(parts):
     return in_tree(parts[:middle]) + in_tree(parts[middle:])
 
 
-@pytest.mark.parametrize("count", [3, 4])
-def test_sums_are_those_of_numpy(variables, count):
+def test_sums_are_those_of_numpy(variables):
+    count = 3
     copies = copies_of(variables, count)
     sums = {}
     for way in WAYS:
@@ -91,11 +91,11 @@ def test_sums_are_those_of_numpy(variables, count):
         np.testing.assert_allclose(found["table"], table, rtol=1e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_one_copy_is_passed_through(variables, way):
+def test_one_copy_is_passed_through(variables):
     [copy] = copies_of(variables, 1)
-    summed = reduce_over_copies([copy], devices(1), way)
-    assert summed == [pair for pair in copy if pair[0] is not None]
+    for way in WAYS:
+        summed = reduce_over_copies([copy], devices(1), way)
+        assert summed == [pair for pair in copy if pair[0] is not None]
 
 
 def added_on(graph, way, count):
@@ -113,24 +113,21 @@ def added_on(graph, way, count):
     return sorted((op.device[-1], len(op.inputs)) for op in additions)
 
 
-def test_shards_are_added_on_each_device(graph):
-    assert added_on(graph, "sharded", 4) == [(str(index), 4) for index in (1, 2, 3, 4)]
+@pytest.mark.parametrize(
+    ("way", "additions"),
+    [
+        ("last", [("0", 4)]),
+        ("sharded", [(device, 4) for device in "1234"]),
+        ("tree", [(device, 2) for device in "111222333444"]),
+    ],
+)
+def test_gradients_are_added_on_the_devices_of_each_way(graph, way, additions):
+    assert added_on(graph, way, 4) == additions
 
 
-def test_neighbours_add_pairs(graph):
-    assert added_on(graph, "tree", 4) == [(str(index), 2) for index in (1, 2, 3, 4) for _ in "abc"]
-
-
-def test_all_gradients_are_added_on_the_device_of_the_variable(graph):
-    assert added_on(graph, "last", 4) == [("0", 4)]
-
-
-def test_unknown_reduction_is_refused(variables):
+def test_unknown_reductions_and_copies_without_a_device_are_refused(variables):
     with pytest.raises(ValueError, match=r"reduction must be one of .*'tree'.*, got 'ring'"):
         reduce_over_copies(copies_of(variables, 2), devices(2), "ring")
-
-
-def test_each_copy_has_a_device(variables):
     with pytest.raises(ValueError, match="gradients of 2 copies on 3 devices"):
         reduce_over_copies(copies_of(variables, 2), devices(3), "tree")
 
@@ -151,8 +148,8 @@ def bytes_by_owner(plan, gradients, copies):
 
 
 @pytest.mark.parametrize("pack_bytes", [None, 1, 3000, 10**9])
-@pytest.mark.parametrize("copies", [1, 2, 3, 8])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("copies", [1, 3, 8])
+@pytest.mark.parametrize("seed", range(2))
 def test_each_element_is_planned_once(seed, copies, pack_bytes):
     random = np.random.default_rng(seed)
     gradients = [

@@ -39,16 +39,6 @@ def test_misspelt_name_gets_a_suggestion(name, meant):
         getattr(replicate, name)
 
 
-def test_import_of_a_misspelt_name_gets_a_suggestion():
-    with pytest.raises(ImportError, match=r"'RunConfg' from 'replicate'\. Did you mean replicate"):
-        from replicate import RunConfg  # noqa: F401, PLC0415
-
-
-def test_linear_sdca_is_replaced_as_the_guide_says():
-    assert "replicate.LinearClassifier" in HINTS["LinearSDCA"]
-    assert "Ftrl" in HINTS["LinearSDCA"]
-
-
 def test_no_hint_hides_a_public_name():
     assert set(replicate.__all__).isdisjoint(HINTS)
 

@@ -1,13 +1,13 @@
 """Addresses, links and the role of a process."""
 
 import json
+from unittest import mock
 
 import pytest
 
 from replicate import addresses
 from replicate.addresses import connect, host_and_port, is_listening
 from replicate.estimator.cluster_config import ClusterConfig, parse_cluster_config
-from replicate.launch.plan import cluster_plan
 from replicate.links import leads_out
 from replicate.roles import ALONE, ROLES, Role
 
@@ -56,18 +56,6 @@ def test_impossible_host_is_not_listening(host):
         connect(address, 5)
 
 
-def test_timeout_is_passed_on(monkeypatch):
-    asked = []
-
-    def refuse(place, timeout):
-        asked.append((place, timeout))
-        raise TimeoutError
-
-    monkeypatch.setattr(addresses.socket, "create_connection", refuse)
-    assert not is_listening("a:1", 2)
-    assert asked == [(("a", 1), 2)]
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -98,12 +86,6 @@ def test_other_file_systems_have_no_links():
     assert not leads_out("gs://bucket/run/metrics.jsonl", "gs://bucket/run")
 
 
-def role(task_type, **chief):
-    return parse_cluster_config(
-        json.dumps({"cluster": {**CLUSTER, **chief}, "task": {"type": task_type, "index": 0}})
-    ).role
-
-
 @pytest.mark.parametrize(
     ("task_type", "expected"),
     [
@@ -111,14 +93,13 @@ def role(task_type, **chief):
         ("worker", Role(trains=True)),
         ("ps", Role(keeps_variables=True)),
         ("evaluator", Role(evaluates=True)),
+        ("master", Role(trains=True, saves=True, evaluates=True)),
     ],
 )
 def test_role_of_a_task_in_a_cluster(task_type, expected):
-    assert role(task_type, chief=["a:1"]) == expected
-
-
-def test_master_evaluates_as_well():
-    assert role("master", master=["a:1"]) == Role(trains=True, saves=True, evaluates=True)
+    cluster = {"master" if task_type == "master" else "chief": ["a:1"], **CLUSTER}
+    tf_config = {"cluster": cluster, "task": {"type": task_type, "index": 0}}
+    assert parse_cluster_config(json.dumps(tf_config)).role == expected
 
 
 @pytest.mark.parametrize("tf_config", ["", "{}", '{"task": {"type": "worker", "index": 0}}'])
@@ -133,9 +114,8 @@ def test_a_program_may_have_its_own_name_for_workers():
     assert config.role == ROLES["worker"]
 
 
-def test_launcher_and_its_tasks_agree_on_the_roles():
-    plan = cluster_plan(2, 1, chief=True, evaluator=True)
-    for task in plan.tasks:
-        assert parse_cluster_config(plan.tf_config(task)).role == task.role
-    assert {task.job for task in plan.tasks} == set(ROLES) - {"master"}
-    assert [str(task) for task in plan.tasks if task.role.saves] == ["chief 0"]
+def test_timeout_is_passed_on():
+    refuses = mock.patch.object(addresses.socket, "create_connection", side_effect=TimeoutError)
+    with refuses as create:
+        assert not is_listening("a:1", 2)
+    create.assert_called_once_with(("a", 1), 2)

@@ -1,18 +1,10 @@
 """Calls of a user's functions, and checks of arguments."""
 
 import functools
-from typing import Literal
 
 import pytest
 
-from replicate.calling import (
-    call_model_fn,
-    check_choice,
-    check_model_fn,
-    named_arguments,
-    takes,
-    where,
-)
+from replicate.calling import call_model_fn, check_model_fn, where
 
 NAMES = ["config", "features", "labels", "mode", "params"]
 
@@ -59,36 +51,7 @@ def test_wrong_signatures(model_fn, text):
         check_model_fn(model_fn)
 
 
-def test_any_keyword_takes_each_known_argument():
-    def some(features, labels):
-        del features, labels
-
-    assert [takes(some, name) for name in NAMES if name != "features"] == [
-        False,
-        True,
-        False,
-        False,
-    ]
-    assert takes(lambda features, **named: None, "params")
-    assert named_arguments("input_fn", lambda **named: None, ("mode",)) == ["mode"]
-
-
 def test_errors_name_a_function_with_its_line():
     assert where(call).startswith("call (")
     assert f"test_calling.py:{call.__code__.co_firstlineno})" in where(call)
     assert where(functools.partial(call)).startswith("functools.partial(")
-
-
-Fruit = Literal["apple", "pear"]
-
-
-def test_a_choice_passes():
-    check_choice("fruit", "pear", Fruit)
-
-
-@pytest.mark.parametrize("value", ["plum", None, 3])
-def test_other_value_is_refused_with_the_choices(value):
-    with pytest.raises(
-        ValueError, match=rf"^fruit must be one of 'apple', 'pear'; got {value!r}\.$"
-    ):
-        check_choice("fruit", value, Fruit)

@@ -8,7 +8,7 @@ import tensorflow as tf
 import replicate
 from replicate import errors, export
 from replicate.estimator.calling import call_receiver_fn
-from replicate.exit_codes import ExitCode, signal_exit_code
+from replicate.exit_codes import ExitCode
 
 v1 = tf.compat.v1
 
@@ -75,12 +75,9 @@ def test_value_errors_of_tf_estimator_stay_value_errors(graph, call):
         (errors.ClusterError.code, 138),
         (errors.TrainingInterrupted(signal.SIGINT, 5, "").code, 130),
         (errors.TrainingInterrupted(signal.SIGTERM, 5, "").code, 143),
+        (ExitCode.INTERRUPTED, 130),
+        (ExitCode.TERMINATED, 143),
     ],
 )
 def test_exit_codes_keep_their_numbers(code, number):
     assert code == number
-
-
-def test_signal_exit_codes_have_names():
-    assert signal_exit_code(signal.SIGINT) == ExitCode.INTERRUPTED
-    assert signal_exit_code(signal.SIGTERM) == ExitCode.TERMINATED

@@ -20,10 +20,6 @@ def evaluate(pair, times=1):
         return session.run(value)
 
 
-def test_metric_becomes_value_and_update(graph, mean_metric):
-    assert evaluate(as_metric_pair("mean", mean_metric([1.0, 5.0])), times=2) == 3.0
-
-
 def test_variables_are_listed_once_in_their_order(graph, mean_metric):
     metric = mean_metric([1.0])
     for _ in range(2):

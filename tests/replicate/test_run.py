@@ -134,20 +134,21 @@ def test_another_package_of_the_same_name_is_found(tmp_path):
     assert f"is imported from {tmp_path}/kfac/__init__.py, not from {ROOT}" in done.stdout
 
 
-def test_a_missing_tensorflow_is_reported(say):
-    say("raise ImportError('no tensorflow here')")
-    (found,) = doctor.tensorflow()
-    assert found.is_wrong
-    assert "no tensorflow here" in found.text
-
-
-@pytest.mark.parametrize("program", ["import os; os.abort()", "import time; time.sleep(60)"])
-def test_a_broken_tensorflow_is_reported(say, program, monkeypatch):
-    monkeypatch.setattr(doctor, "_TENSORFLOW_SECS", 1)
+@pytest.mark.parametrize(
+    ("program", "secs", "text"),
+    [
+        ("raise ImportError('no tensorflow here')", 60, "no tensorflow here"),
+        ("import os; os.abort()", 60, ""),
+        ("import time; time.sleep(60)", 0.3, ""),
+    ],
+)
+def test_a_missing_or_broken_tensorflow_is_reported(say, program, secs, text, monkeypatch):
+    monkeypatch.setattr(doctor, "_TENSORFLOW_SECS", secs)
     say(program)
     started = time.monotonic()
     (found,) = doctor.tensorflow()
     assert found.is_wrong
+    assert text in found.text
     assert time.monotonic() - started < 20
 
 
@@ -195,17 +196,9 @@ def test_flags_are_answered(flag, code, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("tf_config", "expected"),
-    [
-        ('{"task": {"type": "worker", "index": 0}}', {"jobs": {}, "task": ["worker", 0]}),
-        ("{", {"error": "Cannot read the cluster from TF_CONFIG"}),
-    ],
-)
-def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys, tf_config, expected):
-    monkeypatch.setenv("TF_CONFIG", tf_config)
+def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys):
+    monkeypatch.setenv("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
     exec(doctor._TENSORFLOW, {})
     found = json.loads(capsys.readouterr().out)
     assert found["version"]
-    for key, value in expected.items():
-        assert found[key][: len(value)] == value if key == "error" else found[key] == value
+    assert (found["jobs"], found["task"]) == ({}, ["worker", 0])

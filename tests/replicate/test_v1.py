@@ -20,27 +20,33 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_default_loss_is_the_sum(name, graph, tmp_path):
+CORE = ("DNNClassifier", "LinearRegressor")
+EQUAL = ([[1.0], [0.0]], [[-2.08], [-2.08]])  # Labels and logits of two equal probabilities.
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in CORE else pytest.mark.broad) for n in CLASSES]
+)
+def test_default_loss_is_the_sum_and_classifiers_sum_trapezoids(name, graph, tmp_path):
     tf.compat.v1.train.create_global_step()
-    features = {"x": tf.zeros([4, 1])}
-    labels = tf.constant([[0.0], [1.0], [1.0], [1.0]])
-    losses = []
+    losses, areas = [], []
     for module in (v1, replicate):
         estimator = getattr(module, name)(model_dir=str(tmp_path), **CLASSES[name])
         assert isinstance(estimator, getattr(replicate, name))
+        features, labels = {"x": tf.zeros([2, 1])}, tf.constant(EQUAL[0])
         with tf.compat.v1.variable_scope("", reuse=tf.compat.v1.AUTO_REUSE):
             spec = estimator.model_fn(features, labels, "eval", estimator.config)
         losses.append(spec.loss)
+        if name.endswith("Classifier"):
+            areas.append(spec.eval_metric_ops["auc_precision_recall"])
     with tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
-        total, mean = session.run(losses)
-    np.testing.assert_allclose(total, 4 * mean, rtol=1e-6)
+        session.run(tf.compat.v1.local_variables_initializer())
+        (total, mean), _ = session.run([losses, [update for _, update in areas]])
+        found = session.run([value for value, _ in areas])
+    np.testing.assert_allclose(total, 2 * mean, rtol=1e-6)
     assert mean > 0
-
-
-CLASSIFIERS = {name: value for name, value in CLASSES.items() if name.endswith("Classifier")}
-EQUAL = ([[1.0], [0.0]], [[-2.08], [-2.08]])  # Labels and logits of two equal probabilities.
+    assert found == (pytest.approx([0.75, 0.5], abs=1e-4) if areas else [])
 
 
 def area_of(head, key="auc_precision_recall"):
@@ -51,31 +57,13 @@ def area_of(head, key="auc_precision_recall"):
     return float(head.update_metrics(head.metrics(), {}, logits, labels)[key].result())
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_classifiers_sum_trapezoids(name, graph, tmp_path):
-    v1_api = tf.compat.v1
-    v1_api.train.create_global_step()
-    areas = []
-    for module in (v1, replicate):
-        estimator = getattr(module, name)(model_dir=str(tmp_path), **CLASSES[name])
-        with v1_api.variable_scope("", reuse=v1_api.AUTO_REUSE):
-            features = {"x": tf.zeros([2, 1])}
-            spec = estimator.model_fn(features, tf.constant(EQUAL[0]), "eval", estimator.config)
-        value, update = spec.eval_metric_ops["auc_precision_recall"]
-        areas.append((value, update))
-    with v1_api.Session() as session:
-        session.run([v1_api.global_variables_initializer(), v1_api.local_variables_initializer()])
-        session.run([update for _, update in areas])
-        trapezoids, interpolated = session.run([value for value, _ in areas])
-    assert (trapezoids, interpolated) == pytest.approx((0.75, 0.5), abs=1e-4)
-
-
 def test_heads_by_function_sum_trapezoids():
     assert area_of(v1.binary_classification_head()) == pytest.approx(0.75, abs=1e-4)
     assert area_of(replicate.binary_classification_head()) == pytest.approx(0.5, abs=1e-4)
     own = v1.binary_classification_head(auc_summation_method="careful_interpolation")
     assert area_of(own) == pytest.approx(0.5, abs=1e-4)
     assert area_of(v1.BinaryClassHead()) == pytest.approx(0.5, abs=1e-4)
+    assert v1.LinearRegressor([X], loss_reduction=tf.losses.Reduction.SUM_OVER_BATCH_SIZE)
     for key in ("auc_precision_recall", "auc_precision_recall/class1"):
         head = v1.multi_label_head(2, classes_for_class_based_metrics=[1])
         assert area_of(head, key) == pytest.approx(0.75, abs=1e-4)
@@ -87,10 +75,3 @@ def test_other_names_are_those_of_the_package():
     assert set(v1.__all__) == set(replicate.__all__) <= set(dir(v1))
     with pytest.raises(AttributeError, match="_nothing"):
         v1._nothing  # noqa: B018
-
-
-def test_reduction_can_be_chosen(tmp_path):
-    mean = v1.LinearRegressor(
-        [X], str(tmp_path), loss_reduction=tf.losses.Reduction.SUM_OVER_BATCH_SIZE
-    )
-    assert isinstance(mean, v1.LinearRegressor)

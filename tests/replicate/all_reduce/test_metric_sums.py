@@ -20,7 +20,7 @@ M = v1.metrics
 
 def from_five(scores):
     """A sum that does not begin at 0."""
-    kept = local([], 5.0)
+    kept = local(5.0)
     return kept.read_value(), v1.assign_add(kept, tf.reduce_sum(scores))
 
 
@@ -46,44 +46,34 @@ METRICS = {
 }
 
 
-def build(make):
-    labels = v1.placeholder(tf.int64, [None])
-    scores = v1.placeholder(tf.float32, [None])
-    pair = make(labels, scores)
-    return pair, (labels, scores)
-
-
-def feed(tensors, part):
-    return dict(zip(tensors, (LABELS[part], SCORES[part]), strict=True))
-
-
-def value_of_parts(make, parts):
-    """The value of a metric after each part went to a worker of its own."""
-    collected = []
-    for part in parts:
-        with tf.Graph().as_default(), v1.Session() as session:
-            (value, update), tensors = build(make)
-            sums = MetricSums({"metric": (value, update)})
-            session.run(v1.local_variables_initializer())
-            sums.begin(session)
-            session.run(update, feed(tensors, part))
-            collected.append(sums.read(session))
-            if len(collected) == len(parts):
-                sums.write(session, [sum(each) for each in zip(*collected, strict=True)])
-                return session.run(value)
-    return None
-
-
-@pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("uses_resources", [True, False])
-def test_metrics_of_parts_are_those_of_the_whole(name, uses_resources):
+def test_metrics_of_parts_are_those_of_the_whole(uses_resources):
+    """Each part goes to a worker of its own, here one after the other in a session."""
     v1.enable_resource_variables() if uses_resources else v1.disable_resource_variables()
     try:
-        expected = value_of_parts(METRICS[name], [slice(None)])
-        found = value_of_parts(METRICS[name], PARTS)
+        with tf.Graph().as_default():
+            labels = v1.placeholder(tf.int64, [None])
+            scores = v1.placeholder(tf.float32, [None])
+            metrics = {name: make(labels, scores) for name, make in METRICS.items()}
+            sums = MetricSums(metrics)
+            values, updates = zip(*metrics.values(), strict=True)
+            start = v1.local_variables_initializer()
+            with v1.Session() as session:
+                session.run(start)
+                session.run(updates, {labels: LABELS, scores: SCORES})
+                expected = session.run(values)
+                collected = []
+                for part in PARTS:
+                    session.run(start)
+                    sums.begin(session)
+                    session.run(updates, {labels: LABELS[part], scores: SCORES[part]})
+                    collected.append(sums.read(session))
+                sums.write(session, [sum(each) for each in zip(*collected, strict=True)])
+                found = session.run(values)
     finally:
         v1.enable_resource_variables()
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    for name, got, wanted in zip(METRICS, found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_sums_over_towers_are_sums(tmp_path):
@@ -100,23 +90,17 @@ def test_sums_over_towers_are_sums(tmp_path):
             MetricSums(spec.eval_metric_ops)
 
 
-def local(shape, initial=0.0):
-    return v1.get_variable(
-        "kept",
-        shape,
-        initializer=v1.constant_initializer(initial),
-        trainable=False,
-        collections=[v1.GraphKeys.LOCAL_VARIABLES],
-    )
+def local(initial=0.0):
+    return v1.get_local_variable("kept", initializer=initial)
 
 
 def largest(labels, scores):
-    kept = local([])
+    kept = local()
     return kept, v1.assign(kept, tf.maximum(kept, tf.reduce_max(scores)))
 
 
 def running_mean(labels, scores):
-    kept = local([])
+    kept = local()
     return kept, v1.assign_add(kept, 0.1 * (tf.reduce_mean(scores) - kept))
 
 
@@ -140,6 +124,6 @@ def of_last_batch(labels, scores):
 )
 def test_metrics_that_are_no_sums_are_refused(make, reason):
     with tf.Graph().as_default():
-        pair, _ = build(make)
+        pair = make(tf.constant(LABELS), tf.constant(SCORES))
         with pytest.raises(ValueError, match=rf"Cannot evaluate metric 'mine' by .*{reason}"):
             MetricSums({"mine": pair, "loss": M.mean(1.0)})

@@ -54,9 +54,6 @@ def both(element):
 @pytest.mark.parametrize(
     "dataset",
     [
-        lambda: numbers(7, 3),
-        lambda: numbers(6, 3, drop_remainder=True),
-        lambda: tf.data.Dataset.zip((numbers(5, 2), numbers(5, 2))),
         lambda: numbers(7, 3).map(lambda x: {"a": x, "b": (x, x)}),
         lambda: with_everything(5),
         lambda: numbers(2, 3),
@@ -72,11 +69,6 @@ def test_each_batch_comes_once_with_the_next_one(graph, dataset):
         wanted = [*expected[position], *(expected[position + 1 :] or expected[-1:])[0]]
         for got, right in zip(parts, wanted, strict=True):
             np.testing.assert_array_equal(got, right)
-
-
-def test_static_shapes_are_kept(graph):
-    spec = prefetch_to_towers(numbers(6, 3, drop_remainder=True)).element_spec
-    assert [part.shape for part in tf.nest.flatten(spec)] == [[3], [3], []]
 
 
 def test_pipeline_continues_where_it_was_saved(graph, tmp_path):

@@ -64,17 +64,11 @@ def test_sparse_and_ragged_tensors_are_grouped():
     assert [part["ragged"].to_list() for part in step] == [[[], [0, 1]], [[*range(4)], [*range(6)]]]
 
 
-def test_other_features_are_no_group():
+def test_other_features_are_no_group(graph):
     assert not is_group({"a": 1})
     assert not is_group(tf.zeros([2]))
-
-
-def test_batches_of_three_parts_are_refused(graph):
     data = tf.data.Dataset.from_tensors((1, 2, 3))
     with pytest.raises(ValueError, match=r"to give each of 2 towers a batch.*batches have 3 parts"):
         one_batch_each(data, 2)
-
-
-def test_datasets_in_batches_are_refused(graph):
     with pytest.raises(TypeError, match="Cannot give each of 2 towers a batch of DatasetSpec"):
         one_batch_each(tf.data.Dataset.range(4).window(2), 2)

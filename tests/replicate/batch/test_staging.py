@@ -73,12 +73,10 @@ def test_step_takes_shards_staged_by_the_step_before(steps, graph):
         assert [list(tensors[0]) for tensors in session.run(staged)] == [[4, 5], [6, 7]]
 
 
-@pytest.mark.parametrize("looks_at", [0, 1])
-def test_runs_without_training_take_a_batch(steps, looks_at):
+def test_runs_without_training_take_a_batch(steps):
     with steps.session() as session:
         assert steps.run(session)[0] == [0, 1]
-        looked = session.run(steps.shards[looks_at].features)
-        assert list(looked) == [[4, 5], [6, 7]][looks_at]
+        assert list(session.run(steps.shards[1].features)) == [6, 7]
         assert steps.run(session) == [[8, 9], [10, 11]]
 
 

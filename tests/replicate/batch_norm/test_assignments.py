@@ -1,10 +1,12 @@
-"""Assigned variables and folds are found through copies, switches and functions."""
+"""Assigned variables and folds are found in a graph; values and views of them are in order."""
 
 import pytest
 import tensorflow as tf
 
 from replicate.batch_norm.assignments import Assignments
 from replicate.batch_norm.folds import FoldSearch
+from replicate.batch_norm.variable_copies import assign_all, read_all
+from replicate.batch_norm.variables_in_turn import VariablesInTurn
 
 v1 = tf.compat.v1
 
@@ -13,19 +15,9 @@ def add_one(variable):
     return lambda: variable.assign_add(1.0, read_value=False)
 
 
-def in_cond(variable):
-    tf.cond(v1.placeholder(tf.bool, []), add_one(variable), tf.no_op)
-
-
 def in_nested_cond(variable):
-    inner = v1.placeholder(tf.bool, [])
-    tf.cond(
-        v1.placeholder(tf.bool, []), tf.no_op, lambda: tf.cond(inner, add_one(variable), tf.no_op)
-    )
-
-
-def in_case(variable):
-    tf.switch_case(v1.placeholder(tf.int32, []), [tf.no_op, add_one(variable)])
+    inner, outer = v1.placeholder(tf.bool, []), v1.placeholder(tf.bool, [])
+    tf.cond(outer, tf.no_op, lambda: tf.cond(inner, add_one(variable), tf.no_op))
 
 
 def in_loop(variable):
@@ -36,24 +28,12 @@ def in_loop(variable):
     tf.while_loop(lambda number: number < 3.0, body, [tf.constant(0.0)])
 
 
-def function_of(variable):
+def in_function(variable):
     def add():
         variable.assign_add(1.0)
         return tf.constant(0.0)
 
-    return tf.function(add)
-
-
-def in_function(variable):
-    function_of(variable)()
-
-
-def in_function_of_a_branch(variable):
-    tf.cond(v1.placeholder(tf.bool, []), function_of(variable), lambda: 1.0)
-
-
-def directly(variable):
-    v1.assign_sub(variable, 1.0)
+    tf.function(add)()
 
 
 def by_a_copy_of_the_handle(variable):
@@ -84,15 +64,11 @@ def found(graph, make):
 @pytest.mark.parametrize(
     ("make", "is_in_branch"),
     [
-        (directly, False),
         (by_a_copy_of_the_handle, False),
         (in_function, False),
         (by_a_switch, True),
-        (in_cond, True),
         (in_nested_cond, True),
-        (in_case, True),
         (in_loop, True),
-        (in_function_of_a_branch, True),
     ],
 )
 def test_assigned_variable_is_found(graph, make, is_in_branch):
@@ -101,72 +77,60 @@ def test_assigned_variable_is_found(graph, make, is_in_branch):
 
 def test_assigned_reference_variable_is_found(graph):
     with v1.variable_scope("", use_resource=False):
-        assert found(graph, directly) == (["written"], [False])
-
-
-class Tower:
-    """A graph with a batch and a variable, and the search in it."""
-
-    def __init__(self, graph):
-        self.graph = graph
-        self.batch = v1.placeholder(tf.float32, [])
-        self.variable = v1.get_variable("v", initializer=1.0, trainable=False)
-
-    def search(self, ends, listed=(), unlisted=(), asked_for=()):
-        operations = self.graph.get_operations()
-        return FoldSearch(operations, [self.batch], ends).find(
-            list(listed), set(unlisted), set(asked_for)
-        )
-
-
-@pytest.fixture
-def tower(graph):
-    return Tower(graph)
-
-
-def after(operation, value):
-    with v1.control_dependencies([operation]):
-        return tf.identity(value).op
-
-
-def test_listed_updates_need_not_see_the_batch(tower):
-    update = v1.assign_add(tower.variable, 1.0).op
-    found = tower.search([tower.batch.op], listed=[update])
-    assert found.done == [update]
-    assert found.assigned == {tower.variable.op}
+        assert found(graph, lambda variable: v1.assign_sub(variable, 1.0)) == (["written"], [False])
 
 
 @pytest.mark.parametrize("sees_batch", [True, False])
 @pytest.mark.parametrize("is_awaited", [True, False])
 @pytest.mark.parametrize("group", ["unlisted", "asked_for"])
-def test_updates_in_no_collection_depend_on_the_batch(tower, sees_batch, is_awaited, group):
-    value = 2.0 * tower.batch if sees_batch else 2.0
-    update = v1.assign_add(tower.variable, value).op
-    [update] = [each for each in tower.graph.get_operations() if each.type == "AssignAddVariableOp"]
-    end = after(update, tower.batch) if is_awaited else tower.batch.op
-    found = tower.search([end], **{group: [tower.variable.op]})
+def test_updates_in_no_collection_depend_on_the_batch(graph, sees_batch, is_awaited, group):
+    batch = v1.placeholder(tf.float32, [])
+    variable = v1.get_variable("v", initializer=1.0, trainable=False)
+    v1.assign_add(variable, 2.0 * batch if sees_batch else 2.0)
+    [update] = [each for each in graph.get_operations() if each.type == "AssignAddVariableOp"]
+    with v1.control_dependencies([update] if is_awaited else []):
+        end = tf.identity(batch).op
+    groups = {"unlisted": set(), "asked_for": set(), group: {variable.op}}
+    found = FoldSearch(graph.get_operations(), [batch], [end]).find([], *groups.values())
     counts = sees_batch and (is_awaited or group == "unlisted")
     assert found.done == ([update] if counts else [])
-    assert found.assigned == ({tower.variable.op} if counts else set())
+    assert found.assigned == ({variable.op} if counts else set())
 
 
-def test_updates_in_branches_are_done_with_the_tower(tower):
-    def update():
-        with v1.control_dependencies([tower.variable.assign_add(tower.batch)]):
-            return tf.constant(1.0)
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_read_values_do_not_change_later(graph, use_resource):
+    variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
+    (value,) = read_all([variable])
+    with v1.control_dependencies([value]):
+        change = v1.assign_add(variable, [1.0, 1.0])
+    with v1.control_dependencies([change]):
+        later = tf.identity(value)
+    with v1.Session() as session:
+        session.run(variable.initializer)
+        assert session.run(later).tolist() == [1.0, 2.0]
+        assert session.run(read_all([variable])[0]).tolist() == [2.0, 3.0]
 
-    end = (tower.batch * tf.cond(tower.batch > 0.0, update, lambda: 1.0)).op
-    found = tower.search([end], asked_for=[tower.variable.op])
-    assert found.done == [end]
-    assert found.assigned == {tower.variable.op}
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
+    variable = v1.get_variable("v", initializer=1.0, use_resource=use_resource)
+    before = set(graph.get_operations())
+    tf.multiply(variable, 2.0)
+    runs = set(graph.get_operations()) - before
+    turns = VariablesInTurn()
+    turns.record([variable], runs, [])
+    awaited = turns.view(variable).op.control_inputs
+    assert [each.type for each in awaited] == ["ReadVariableOp" if use_resource else "Mul"]
+    assert set(awaited) <= runs
 
 
-def test_variables_assigned_for_an_update_belong_to_it(tower):
-    count = v1.get_variable("count", initializer=0.0, trainable=False)
-    other = v1.get_variable("other", initializer=0.0, trainable=False)
-    with v1.control_dependencies([v1.assign_add(other, 1.0)]):
-        seen = tf.identity(tower.batch)
-    update = v1.assign(tower.variable, seen / v1.assign_add(count, 1.0)).op
-    variables = [each.op for each in (tower.variable, count, other)]
-    found = tower.search([after(update, tower.batch)], asked_for=variables)
-    assert found.assigned == {tower.variable.op, count.op}
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_variables_are_assigned_on_their_devices(graph, use_resource):
+    with v1.device("/cpu:1"):
+        variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
+    [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+    assert assigned.device == "/device:CPU:1"
+    with v1.Session() as session:
+        session.run(variable.initializer)
+        session.run(assigned)
+        assert session.run(read_all([variable])[0]).tolist() == [2.0, 4.0]

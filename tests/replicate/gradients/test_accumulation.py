@@ -62,22 +62,16 @@ def whole(make_optimizer, steps, average=True):
         return run_all(train_op, batch, BATCHES.reshape(len(BATCHES) // steps, -1, 3))
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-@pytest.mark.parametrize(("steps", "towers"), [(2, 1), (3, 1), (3, 2)])
+@pytest.mark.parametrize(("name", "steps", "towers"), [("momentum", 2, 1), ("adam", 3, 2)])
 def test_accumulated_steps_equal_one_step_on_all_their_rows(name, steps, towers):
     history = accumulated(OPTIMIZERS[name], steps, towers)
     expected = whole(OPTIMIZERS[name], steps)
     assert [after["global_step"] for after in history] == [(k + 1) // steps for k in range(6)]
+    np.testing.assert_array_equal(history[0]["w"], np.ones(3))
+    np.testing.assert_array_equal(history[steps]["w"], history[steps - 1]["w"])
     for got, want in zip(history[steps - 1 :: steps], expected, strict=True):
         np.testing.assert_allclose(got["w"], want["w"], rtol=2e-6, atol=2e-6)
         np.testing.assert_allclose(got["b"], want["b"], rtol=2e-6, atol=2e-6)
-
-
-def test_nothing_changes_between_updates():
-    history = accumulated(OPTIMIZERS["momentum"], 3)
-    np.testing.assert_array_equal(history[1]["w"], np.ones(3))
-    np.testing.assert_array_equal(history[3]["w"], history[2]["w"])
-    assert np.abs(history[2]["w"] - 1).max() > 0.01
 
 
 def test_sums_are_accumulated_as_sums():
@@ -120,19 +114,6 @@ def test_run_stopped_between_updates_resumes_exactly(tmp_path):
     np.testing.assert_array_equal(weights, straight[-1]["w"])
 
 
-@pytest.mark.parametrize("settings", [{}, {"skip_nonfinite": 1}])
-def test_reference_variables_are_accumulated_alike(settings):
-    histories = []
-    for use_resource in (True, False):
-        with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
-            batch = v1.placeholder(tf.float32, [4, 3])
-            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=2, **settings)
-            histories.append(run_all(optimizer.minimize(loss_of(batch)), batch, BATCHES))
-    assert np.abs(histories[0][-1]["w"] - 1).max() > 0.01
-    for resource, reference in zip(*histories, strict=True):
-        np.testing.assert_array_equal(resource["w"], reference["w"])
-
-
 def test_optimizer_may_accumulate_statistics_of_its_own(graph):
     """Once for each batch that counts, before the update, and not for one that is skipped."""
     seen = v1.get_variable("seen", initializer=0.0)
@@ -165,9 +146,3 @@ def test_two_optimizers_keep_their_own_totals(graph):
         TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), accumulate_steps=2).minimize(loss)
     names = {v.op.name for v in v1.global_variables()}
     assert {"gradient_accumulation/w", "gradient_accumulation_1/w"} <= names
-
-
-@pytest.mark.parametrize("steps", [0, -1, 1.5])
-def test_wrong_number_of_steps_is_refused(steps):
-    with pytest.raises(ValueError, match=rf"accumulate_steps must be an int ≥ 1, got {steps}"):
-        TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=steps)

@@ -8,10 +8,9 @@ import kfac
 from model_deploy import device_plan
 from replicate.errors import NonFiniteError
 from replicate.gradients.loss_scale import DynamicLossScale
-from replicate.gradients.skipping import SKIPPING, NonFiniteSkipping
+from replicate.gradients.skipping import SKIPPING
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
-from replicate.graph_ops.finite import watched
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower.build import TowerSettings
@@ -111,13 +110,10 @@ def assert_identical(found, expected):
 @pytest.mark.parametrize(
     ("make_optimizer", "towers", "use_resource", "settings"),
     [
-        (momentum, 1, True, {}),
         (momentum, 2, False, {"clip_norm": 0.5, "pack_bytes": 1000}),
-        (adam, 2, True, {"accumulate_steps": 2}),
-        (adam, 1, False, {"accumulate_steps": 3, "clip_norm": 0.5}),
+        (adam, 2, False, {"accumulate_steps": 2}),
         (momentum, 2, True, {"loss_scale": DynamicLossScale(4.0, growth_steps=3)}),
-        (adam, 2, False, {"loss_scale": DynamicLossScale(4.0, 3), "accumulate_steps": 2}),
-        (empirical_kfac, 2, False, {}),
+        pytest.param(empirical_kfac, 2, False, {}, marks=pytest.mark.broad),
         (empirical_kfac, 1, True, {"loss_scale": DynamicLossScale(4.0), "accumulate_steps": 2}),
     ],
 )
@@ -236,13 +232,7 @@ def norm_model_fn(features, labels, mode):
 
 @pytest.mark.parametrize(
     ("towers", "update_ops", "use_resource"),
-    [
-        (1, "mean", True),
-        (2, "mean", False),
-        (2, "mean", True),
-        (2, "first", True),
-        (2, "all", True),
-    ],
+    [(2, "mean", False), (2, "first", True), (2, "all", True)],
 )
 def test_statistics_of_a_skipped_batch_are_restored(graph, towers, update_ops, use_resource):
     v1.get_variable_scope().set_use_resource(use_resource)
@@ -273,28 +263,3 @@ def test_state_and_summaries_are_made_in_the_first_tower(graph):
     summaries = [summary.op.name for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
     assert summaries == ["skip_nonfinite/skipped", "skip_nonfinite/in_a_row"]
     assert not [key for key in graph.get_all_collection_keys() if "skip" in key]
-
-
-def test_judge_names_losses_before_gradients(graph):
-    skipping = NonFiniteSkipping(1)
-    values = v1.placeholder(tf.float32, [3])
-    entries = [
-        watched(values[0], "The gradient of a"),
-        watched(values[1], "The loss", is_loss=True),
-        watched(values[2], "The gradient of b"),
-    ]
-    accepted = skipping.judge(entries)
-    found = []
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for numbers in ([1, 2, 3], [1, np.inf, np.nan], [1, 2, np.nan], [np.nan, 2, np.nan]):
-            result = session.run([accepted, skipping.cause, skipping.skipped], {values: numbers})
-            found.append(tuple(map(int, result)))
-    assert skipping.descriptions == ("The loss", "The gradient of a", "The gradient of b")
-    assert found == [(1, 0, 0), (0, 1, 1), (0, 3, 1), (0, 2, 1)]
-
-
-@pytest.mark.parametrize("limit", [-1, 1.5, True])
-def test_wrong_limit_is_refused(limit):
-    with pytest.raises(ValueError, match=rf"skip_nonfinite must be an int ≥ 0, got {limit}"):
-        TowerOptimizer(momentum, skip_nonfinite=limit)

@@ -15,8 +15,6 @@ from replicate.gradients.stages import (
     GradientClipping,
     GradientStages,
     GradientSum,
-    is_synchronous,
-    values_of,
 )
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
 from replicate.tower.shares import GradientShare
@@ -24,85 +22,18 @@ from replicate.tower.shares import GradientShare
 v1 = tf.compat.v1
 
 
-def descent():
-    return v1.train.GradientDescentOptimizer(1.0)
-
-
-@pytest.fixture
-def variables(graph):
-    return [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
-
-
-def tower_gradients(variables, values):
-    """Makes a tower's gradients; a value None makes none for its variable."""
-    pairs = [
-        (None if value is None else tf.constant([value, 1.0]), variable)
-        for value, variable in zip(values, variables, strict=True)
-    ]
-    scope = v1.get_variable_scope()
-    return TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1")
-
-
-def evaluate(pairs):
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return {variable.op.name: session.run(gradient).tolist() for gradient, variable in pairs}
-
-
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("pack_bytes", [None, 1, 1000])
-def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
-    towers = [tower_gradients(variables, [1.0, None]), tower_gradients(variables, [2.0, 5.0])]
-    summed = GradientSum(pack_bytes, scaling=None, reduction=reduction).sum(towers)
-    assert evaluate(summed) == {"v": [3.0, 2.0], "w": [5.0, 1.0]}
-
-
-@pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("share", [1.0, 0.25])
-def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(
-    variables, share, reduction
-):
+def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(graph, evaluate, reduction):
+    variables = [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
     scaling = LossScaling(DynamicLossScale(initial=4.0))
-    towers = [tower_gradients(variables, [2.0, 4.0]), tower_gradients(variables, [6.0, 4.0])]
-    found = evaluate(GradientSum(None, scaling, reduction, GradientShare(share)).sum(towers))
-    np.testing.assert_array_equal([found["v"], found["w"]], share * np.array([[2.0, 0.5]] * 2))
-
-
-@pytest.mark.parametrize(("norm", "expected"), [(None, [3.0, 4.0]), (1.0, [0.6, 0.8])])
-def test_clipping_limits_the_global_norm(graph, norm, expected):
-    weight = v1.get_variable("w", initializer=0.0)
-    clipped = GradientClipping(norm).clip([(tf.constant(3.0), weight), (tf.constant(4.0), weight)])
-    with v1.Session() as session:
-        found = session.run([gradient for gradient, _ in clipped])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_application_names_the_operation_and_increments_the_global_step(graph):
-    step = v1.train.create_global_step()
-    weight = v1.get_variable("w", initializer=5.0)
-    train_op = GradientApplication(descent(), step, "train").apply([(tf.constant(2.0), weight)])
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(train_op)
-        assert session.run([weight, step]) == [3.0, 1]
-    assert train_op.name == "train"
-
-
-def test_only_sync_replicas_wait_for_other_workers(graph):
-    assert is_synchronous(v1.train.SyncReplicasOptimizer(descent(), 2))
-    assert not is_synchronous(descent())
-
-
-def test_values_of_sparse_and_missing_gradients(graph):
-    dense, values = tf.constant([1.0]), tf.constant([[2.0]])
-    sparse = tf.IndexedSlices(values, tf.constant([0]))
-    found = values_of([(dense, None), (None, None), (sparse, None)])
-    assert [
-        tensor is expected for tensor, expected in zip(found, [dense, values], strict=True)
-    ] == [
-        True,
-        True,
-    ]
+    towers = []
+    for value in (2.0, 6.0):
+        pairs = [(tf.constant([value, 1.0]), variable) for variable in variables]
+        scope = v1.get_variable_scope()
+        towers.append(TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1"))
+    summed = GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers)
+    for gradient in evaluate([gradient for gradient, _ in summed]):
+        np.testing.assert_array_equal(gradient, 0.25 * np.array([2.0, 0.5]))
 
 
 def test_stages_run_in_order(graph):
@@ -121,7 +52,7 @@ def test_stages_run_in_order(graph):
         FailOnNonFinite(),
         GradientAccumulation(2, average=True),
         GradientClipping(4.0),
-        GradientApplication(descent(), None, None),
+        GradientApplication(v1.train.GradientDescentOptimizer(1.0), None, None),
     )
     train_op = stages.build(towers)
     [(reduced, _)] = v1.get_collection(REDUCED_GRADIENTS)

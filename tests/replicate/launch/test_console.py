@@ -26,20 +26,15 @@ def test_lines_begin_with_the_aligned_name_of_their_task():
     assert err.getvalue() == "ps 0     | b\n"
 
 
-def test_colour_is_used_on_terminals_only():
+def test_colour_is_used_on_terminals_only_and_not_with_no_color(monkeypatch):
     out, err = io.StringIO(), Terminal()
     console = Console(["ps 0"], out, err)
     console.line("ps 0", "a")
     console.line("ps 0", "b", is_error=True)
-    assert out.getvalue() == "ps 0   | a\n"
-    assert err.getvalue() == "\x1b[33mps 0   |\x1b[0m b\n"
-
-
-def test_no_color_variable_turns_colour_off(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    err = Terminal()
-    Console(["ps 0"], io.StringIO(), err).line("ps 0", "b", is_error=True)
-    assert err.getvalue() == "ps 0   | b\n"
+    Console(["ps 0"], out, err).line("ps 0", "c", is_error=True)
+    assert out.getvalue() == "ps 0   | a\n"
+    assert err.getvalue() == "\x1b[33mps 0   |\x1b[0m b\nps 0   | c\n"
 
 
 @pytest.mark.parametrize("is_error", [False, True])

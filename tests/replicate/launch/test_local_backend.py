@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from replicate.launch import ProcessPlan, Supervisor, Task, cluster_plan, guard
+from replicate.launch import ProcessPlan, Task, guard
 from replicate.launch.guard import end_groups
 from replicate.launch.local_backend import Guard, LocalBackend, LocalProcess
 from replicate.launch.output_streams import read_stream
@@ -50,10 +49,11 @@ def ended():
         process.close()
 
 
-def test_arguments_reach_the_program_unchanged(ended):
+def test_arguments_reach_the_program_unchanged_and_its_input_is_empty(ended):
     hostile = ["; echo x", "$(id)", "`id`", "a b", "'", '"', "*", "--", "-c", "\n", ""]
-    process = ended(python("import sys; print(sys.argv[1:])", *hostile))
-    assert everything(process.stdout).decode().strip() == str(hostile)
+    program = "import sys; print(sys.argv[1:], repr(sys.stdin.read()), sys.stderr.isatty())"
+    process = ended(python(program, *hostile))
+    assert everything(process.stdout).decode().strip() == f"{hostile} '' False"
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,9 @@ def test_exit_codes_follow_the_shell(program, code, ended, wait_until):
     assert process.poll() == code
 
 
-def test_standard_error_is_a_terminal_only_with_a_bar(ended):
-    program = "import os, sys; print(sys.stderr.isatty() and os.get_terminal_size(2).columns)"
-    assert everything(ended(python(program)).stdout) == b"False\n"
-    assert everything(ended(python(program, bar_columns=55)).stdout) == b"55\n"
-
-
-def test_the_terminal_passes_text_on_unchanged(ended):
-    process = ended(python(r"import sys; sys.stderr.write('a\n\rb')", bar_columns=55))
-    assert everything(process.stderr) == b"a\n\rb"
-
-
-def test_standard_input_is_empty(ended):
-    process = ended(python("import sys; print(repr(sys.stdin.read()))"))
-    assert everything(process.stdout) == b"''\n"
+def test_standard_error_with_a_bar_is_a_terminal_that_passes_text_on_unchanged(ended):
+    program = r"import os, sys; sys.stderr.write(f'a\n\r{os.get_terminal_size(2).columns}')"
+    assert everything(ended(python(program, bar_columns=55)).stderr) == b"a\n\r55"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -121,116 +110,6 @@ def test_a_backend_that_was_not_entered_is_refused():
         LocalBackend(1.0).start(plan)
 
 
-class FakeProcess:
-    """A process that has printed its lines; it ends with `code`, or waits for a signal (None)."""
-
-    pid = None
-
-    def __init__(self, label, lines, code):
-        self.label = label
-        self.signals = []
-        self.killed = self.closed = False
-        self._code = code
-        self.stdout, out = os.pipe()
-        self.stderr, err = os.pipe()
-        os.write(out, lines.encode())
-        os.close(out)
-        os.close(err)
-
-    def poll(self):
-        return self._code
-
-    def send_signal(self, number):
-        self.signals.append(number)
-        self._code = 128 + number
-
-    def kill(self):
-        self.killed = True
-
-    def close(self):
-        os.close(self.stdout)
-        os.close(self.stderr)
-        self.closed = True
-
-
-class FakeBackend:
-    """A scheduler in memory: exit codes of each task's processes, in order; None waits."""
-
-    def __init__(self, **codes):
-        self.codes = codes
-        self.plans = []
-        self.processes = []
-        self.entered = 0
-
-    def __enter__(self):
-        self.entered += 1
-        return self
-
-    def __exit__(self, *error):
-        self.entered -= 1
-
-    def start(self, plan):
-        assert self.entered == 1
-        self.plans.append(plan)
-        label = f"job {len(self.plans)}"
-        code = self.codes[plan.task.job].pop(0)
-        self.processes.append(FakeProcess(label, f"{plan.task} prints\n", code))
-        return self.processes[-1]
-
-
-def supervise(backend, recorder, **settings):
-    plan = cluster_plan(2, 1)
-    return plan, Supervisor(plan, ["train", "--x"], recorder, backend=backend, **settings)
-
-
-def test_a_backend_starts_every_task_with_its_tf_config(recorder):
-    backend = FakeBackend(chief=[0], worker=[0], ps=[0])
-    plan, supervisor = supervise(backend, recorder, environment={"A": "1"}, bar_columns=40)
-    assert supervisor.run() == 0
-    assert backend.plans == [
-        ProcessPlan(
-            task,
-            ["train", "--x"],
-            {"A": "1", "TF_CONFIG": plan.tf_config(task)},
-            40 if task.job == "chief" else 0,
-        )
-        for task in plan.tasks
-    ]
-    for number, task in enumerate(plan.tasks, start=1):
-        assert recorder.of(str(task)) == [f"{task} prints"]
-        assert f"{task} at {task.address}: job {number}" in recorder.of("launch")
-    assert all(process.killed and process.closed for process in backend.processes)
-    assert backend.entered == 0
-
-
-def test_a_failure_signals_the_other_processes_of_the_backend(recorder):
-    backend = FakeBackend(chief=[None], worker=[1], ps=[None])
-    _, supervisor = supervise(backend, recorder)
-    assert supervisor.run() == 1
-    chief, worker, server = backend.processes
-    assert (chief.signals, worker.signals, server.signals) == (
-        [signal.SIGTERM],
-        [],
-        [signal.SIGTERM],
-    )
-
-
-def test_tasks_that_fail_at_once_have_all_failed(recorder):
-    backend = FakeBackend(chief=[138], worker=[5], ps=[None])
-    _, supervisor = supervise(backend, recorder)
-    assert supervisor.run() == 138
-    assert supervisor.failed == ("chief 0", "worker 0")
-
-
-def test_a_process_outside_of_this_machine_has_no_pid(recorder):
-    backend = FakeBackend(chief=[0], worker=[0], ps=[0])
-    _, supervisor = supervise(backend, recorder)
-    seen = []
-    recorder.react = lambda name, text: seen.append(supervisor.pid("chief 0"))
-    assert supervisor.run() == 0
-    assert set(seen) == {None}
-
-
 def start(program):
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", program], stdout=subprocess.PIPE, start_new_session=True
@@ -239,21 +118,16 @@ def start(program):
     return child
 
 
-def test_groups_get_sigterm_and_then_sigkill(end_later):
+def test_groups_get_sigterm_and_then_sigkill_and_ended_ones_are_not_waited_for(end_later):
+    ended = start("print()")
+    ended.wait()
+    end_groups([ended.pid], grace_secs=600)
     gentle = start("import time; print('ready', flush=True); time.sleep(60)")
     stubborn = start(STUBBORN)
     end_later(stubborn.pid)
     end_groups([gentle.pid, stubborn.pid], grace_secs=0.3)
     assert gentle.wait(5) == -signal.SIGTERM
     assert stubborn.wait(5) == -signal.SIGKILL
-
-
-def test_ended_groups_are_not_waited_for():
-    child = start("print()")
-    child.wait()
-    started = time.monotonic()
-    end_groups([child.pid], grace_secs=30)
-    assert time.monotonic() - started < 5
 
 
 def test_the_guard_ends_remaining_groups_when_its_input_ends(end_later):

@@ -53,18 +53,18 @@ def run(program, recorder, **settings):
         outputs.finish(process)
 
 
-def test_lines_of_both_streams_are_shown(recorder):
-    run("import sys; print('out'); print('error', file=sys.stderr); print('end', end='')", recorder)
-    assert sorted(recorder.lines) == [
-        ("worker 0", "end", False),
-        ("worker 0", "error", True),
-        ("worker 0", "out", False),
-    ]
-
-
-def test_long_output_is_shown_completely(recorder):
-    run("for number in range(50000): print(number)", recorder)
-    assert recorder.of("worker 0") == [str(number) for number in range(50000)]
+def test_all_lines_of_both_streams_are_shown(recorder):
+    program = """
+import sys
+print("error", file=sys.stderr)
+for number in range(20000):
+    print(number)
+print("end", end="")
+"""
+    run(program, recorder)
+    assert [line for line in recorder.lines if line[2]] == [("worker 0", "error", True)]
+    numbers = [text for text in recorder.of("worker 0") if text != "error"]
+    assert numbers == [*map(str, range(20000)), "end"]
 
 
 def test_progress_bar_is_shown_separately_from_lines(recorder):

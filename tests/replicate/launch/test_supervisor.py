@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import signal
@@ -7,6 +6,7 @@ import sys
 
 import pytest
 
+from replicate.launch import ProcessPlan, Supervisor, cluster_plan
 from replicate.launch import supervisor as module
 
 LAUNCHED = re.compile(r"(\w+ \d)(?: at \S+)?: process (\d+)")
@@ -18,68 +18,149 @@ def pids(recorder):
     return [(match[1], int(match[2])) for match in found if match]
 
 
-def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder):
-    run = supervise("say(job, index)", workers=2, ps=1, chief=True, evaluator=True)
+def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder, monkeypatch):
+    monkeypatch.setenv("FRUIT", "apple")
+    program = "say(job, index, os.environ.get('FRUIT'))"
+    run = supervise(program, workers=2, ps=1, chief=True, evaluator=True)
     assert run.run() == 0
     for name in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
-        assert recorder.of(name) == [name]
+        assert recorder.of(name) == [f"{name} apple"]
 
 
-def test_tasks_get_the_environment(supervise, recorder, monkeypatch):
-    program = "say(os.environ.get('FRUIT'), 'PATH' in os.environ)"
-    monkeypatch.setenv("FRUIT", "apple")
-    assert supervise(program, workers=1).run() == 0
-    assert supervise(program, workers=1, environment={"FRUIT": "pear"}).run() == 0
-    assert recorder.of("chief 0") == ["apple True", "pear False"]
+class FakeProcess:
+    """A process that has printed its lines; it ends with `code`, or waits for a signal (None)."""
+
+    pid = None
+
+    def __init__(self, label, lines, code):
+        self.label = label
+        self.signals = []
+        self.killed = self.closed = False
+        self.code = code
+        self.stdout, out = os.pipe()
+        self.stderr, err = os.pipe()
+        os.write(out, lines.encode())
+        os.close(out)
+        os.close(err)
+
+    def poll(self):
+        return self.code
+
+    def send_signal(self, number):
+        self.signals.append(number)
+        self.code = 128 + number
+
+    def kill(self):
+        self.killed = True
+
+    def close(self):
+        os.close(self.stdout)
+        os.close(self.stderr)
+        self.closed = True
 
 
-def test_only_the_chief_may_show_a_bar(supervise, recorder):
-    run = supervise("say(sys.stderr.isatty())", workers=2, bar_columns=40)
-    assert run.run() == 0
-    assert recorder.of("chief 0") == ["True"]
-    assert recorder.of("worker 0") == ["False"]
+class FakeBackend:
+    """A scheduler in memory: exit codes of each task's processes, in order; None waits."""
+
+    def __init__(self, **codes):
+        self.codes = codes
+        self.plans = []
+        self.processes = []
+        self.entered = 0
+
+    def __enter__(self):
+        self.entered += 1
+        return self
+
+    def __exit__(self, *error):
+        self.entered -= 1
+
+    def start(self, plan):
+        assert self.entered == 1
+        self.plans.append(plan)
+        label = f"job {len(self.plans)}"
+        code = self.codes[plan.task.job].pop(0)
+        self.processes.append(FakeProcess(label, f"{plan.task} prints\n", code))
+        return self.processes[-1]
 
 
-FAILS = """
-say("ready")
-if job == "worker":
-    sys.exit(%d)
-time.sleep(60)
-"""
+def supervise_fakes(backend, recorder, **settings):
+    plan = cluster_plan(2, 1)
+    settings = {"max_delay_secs": 0.05, "backend": backend, **settings}
+    return plan, Supervisor(plan, ["train", "--x"], recorder, **settings)
 
 
-@pytest.mark.parametrize("code", [1, 2, 3, 127])
-def test_a_task_that_fails_for_good_ends_the_others(supervise, recorder, is_alive, code):
-    run = supervise(FAILS % code, ps=1, evaluator=True, restarts=3, grace_secs=5)
-    assert run.run() == code
-    started = pids(recorder)
-    assert len(started) == 4
-    assert not any(is_alive(pid) for _, pid in started)
-    said = f"worker 0 has ended with exit code {code}: the others are asked to end"
-    assert said in recorder.of("launch")
-    assert run.failed == ("worker 0",)
+def test_a_backend_starts_every_task_with_its_tf_config_at_a_restart_too(recorder):
+    backend = FakeBackend(chief=[None], worker=[138, 0], ps=[0])
+    settings = {"environment": {"A": "1"}, "bar_columns": 40, "restarts": 1}
+    plan, supervisor = supervise_fakes(backend, recorder, **settings)
+
+    def react(name, text):
+        assert supervisor.pid("chief 0") is None, "it is not on this machine"
+        if len(backend.plans) == 4:
+            backend.processes[0].code = 0
+
+    recorder.react = react
+    assert supervisor.run() == 0
+    chief, worker, server = (
+        ProcessPlan(
+            task,
+            ["train", "--x"],
+            {"A": "1", "TF_CONFIG": plan.tf_config(task)},
+            40 if task.job == "chief" else 0,
+        )
+        for task in plan.tasks
+    )
+    assert backend.plans == [chief, worker, server, worker]
+    for number, task in enumerate(plan.tasks, start=1):
+        assert f"{task} prints" in recorder.of(str(task))
+        assert f"{task} at {task.address}: job {number}" in recorder.of("launch")
+    assert all(process.killed and process.closed for process in backend.processes)
+    assert backend.entered == 0
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "why"),
+    ("code", "restarts", "starts", "described"),
     [
-        ("sys.exit(138)", 138, "cluster trouble"),
-        pytest.param("sys.exit(250)", 250, None, marks=pytest.mark.slow),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL"),
+        (1, 3, 1, "1"),
+        (127, 3, 1, "127"),
+        (137, 0, 1, "137 (SIGKILL)"),
+        (137, 1, 2, "137 (SIGKILL) and has no restart left"),
+        (138, 2, 3, "138 (cluster trouble) and has no restart left"),
+        (250, 1, 2, "250 and has no restart left"),
     ],
 )
-def test_retryable_exit_codes_restart_the_task_up_to_the_limit(supervise, recorder, how, code, why):
-    program = f"say('ready')\nif job == 'worker':\n    {how}\ntime.sleep(60)"
-    run = supervise(program, restarts=2, grace_secs=5)
-    assert run.run() == code
-    assert [name for name, _ in pids(recorder)].count("worker 0") == 3
-    described = f"{code} ({why})" if why else str(code)
-    assert f"exit code {described} and has no restart left" in " ".join(recorder.of("launch"))
+def test_a_task_is_restarted_after_exit_codes_from_128_on_up_to_the_limit(
+    recorder, code, restarts, starts, described
+):
+    backend = FakeBackend(chief=[None], worker=[code] * 9, ps=[None])
+    _, supervisor = supervise_fakes(backend, recorder, restarts=restarts)
+    assert supervisor.run() == code
+    assert supervisor.failed == ("worker 0",)
+    assert [str(plan.task) for plan in backend.plans].count("worker 0") == starts
+    chief, worker, server, *_ = backend.processes
+    assert (chief.signals, worker.signals, server.signals) == (
+        [signal.SIGTERM],
+        [],
+        [signal.SIGTERM],
+    )
+    said = f"worker 0 has ended with exit code {described}: the others are asked to end"
+    assert said in recorder.of("launch")
 
 
-def test_without_restarts_no_task_is_restarted(supervise, recorder):
-    assert supervise(FAILS % 143, grace_secs=5).run() == 143
-    assert len(pids(recorder)) == 2
+def test_tasks_that_fail_at_once_have_all_failed(recorder):
+    backend = FakeBackend(chief=[138], worker=[5], ps=[None])
+    _, supervisor = supervise_fakes(backend, recorder)
+    assert supervisor.run() == 138
+    assert supervisor.failed == ("chief 0", "worker 0")
+
+
+def test_a_task_that_fails_ends_the_processes_of_the_others(supervise, recorder, is_alive):
+    program = "say('ready')\nif job == 'worker':\n    sys.exit(1)\ntime.sleep(60)"
+    assert supervise(program, ps=1, evaluator=True, grace_secs=5).run() == 1
+    started = pids(recorder)
+    assert len(started) == 4
+    assert not any(is_alive(pid) for _, pid in started)
 
 
 @pytest.fixture
@@ -103,74 +184,37 @@ def pauses(supervise, monkeypatch):
     return play
 
 
-def test_restart_delay_doubles_up_to_its_limit(pauses):
-    assert pauses([2] * 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+def test_restart_delay_doubles_up_to_its_limit_and_is_short_after_a_steady_run(pauses):
+    assert pauses([2] * 7 + [299, 300, 2]) == [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]
 
 
-def test_restart_delay_is_short_again_after_a_steady_run(pauses):
-    assert pauses([2, 299, 2, 300, 2, 2, 5000]) == [1, 2, 4, 1, 2, 4, 1]
-
-
-def test_a_restarted_task_keeps_its_tf_config(supervise, recorder, tmp_path):
+def test_only_the_evaluator_is_restarted_when_the_chief_is_done(supervise, recorder, tmp_path):
     program = f"""
-mark = {str(tmp_path)!r} + "/" + job
-if job == "worker" and not os.path.exists(mark):
-    open(mark, "w").close()
-    say("first", os.environ["TF_CONFIG"])
-    time.sleep(60)
-while not os.path.exists(mark + "2") and job != "worker":
-    time.sleep(0.02)
-    mark = {str(tmp_path)!r} + "/worker"
-open(mark + "2", "w").close()
-say("second", os.environ["TF_CONFIG"])
-"""
-    run = supervise(program, restarts=1)
-
-    def kill(name, text):
-        if text.startswith("first"):
-            os.kill(run.pid(name), signal.SIGKILL)
-
-    recorder.react = kill
-    assert run.run() == 0
-    first, second = recorder.of("worker 0")
-    assert first.partition(" ")[2] == second.partition(" ")[2]
-    assert json.loads(first.partition(" ")[2])["task"] == {"type": "worker", "index": 0}
-    assert run.pid("worker 0") is None
-
-
-SERVER = """
 if job == "ps":
-    say("serving")
     time.sleep(60)
-"""
-
-
-def test_parameter_servers_are_asked_to_end_when_the_chief_is_done(supervise, recorder):
-    assert supervise(SERVER, ps=1, grace_secs=0.5).run() == 0
-    assert "ps 0 does not leave by itself and is asked to" in recorder.of("launch")
-    assert "ps 0 has ended with exit code 143 (SIGTERM)" in recorder.of("launch")
-
-
-def test_a_worker_is_not_restarted_when_the_chief_is_done(supervise, recorder):
-    program = """
-if job == "worker":
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    assert supervise(program, restarts=5).run() == 0
-    assert [name for name, _ in pids(recorder)].count("worker 0") == 1
-
-
-def test_an_evaluator_is_restarted_when_the_chief_is_done(supervise, recorder, tmp_path):
-    program = f"""
-if job == "evaluator" and not os.path.exists({str(tmp_path / "mark")!r}):
-    open({str(tmp_path / "mark")!r}, "w").close()
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGKILL)
+if job == "worker" or job == "evaluator" and not os.path.exists({str(tmp_path / "mark")!r}):
+    if job == "evaluator":
+        open({str(tmp_path / "mark")!r}, "w").close()
+    say("runs")
+    time.sleep(60)
 say("done")
 """
-    assert supervise(program, evaluator=True, restarts=5).run() == 0
-    assert recorder.of("evaluator 0") == ["done"]
+    run = supervise(program, ps=1, evaluator=True, restarts=5, grace_secs=0.5)
+    seen = set()
+
+    def react(name, text):
+        if text in ("runs", "chief 0 has ended with exit code 0"):
+            seen.add(name)
+            if len(seen) == 3:
+                for other in ("worker 0", "evaluator 0"):
+                    os.kill(run.pid(other), signal.SIGKILL)
+
+    recorder.react = react
+    assert run.run() == 0
+    assert [name for name, _ in pids(recorder)].count("worker 0") == 1
+    assert recorder.of("evaluator 0")[-1] == "done"
+    assert "ps 0 does not leave by itself and is asked to" in recorder.of("launch")
+    assert "ps 0 has ended with exit code 143 (SIGTERM)" in recorder.of("launch")
 
 
 SAVES = """
@@ -186,12 +230,7 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
-    [
-        (signal.SIGINT, signal.SIGINT),
-        (signal.SIGTERM, signal.SIGTERM),
-        (signal.SIGHUP, signal.SIGTERM),
-    ],
+    ("number", "told"), [(signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
 )
 def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
     ready = []
@@ -215,7 +254,7 @@ def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
 NEEDED = """
 def save(number, frame):
     say(job, "asked")
-    time.sleep(0.8 if job == "%s" else 0)
+    time.sleep(0.3 if job == "%s" else 0)
     sys.exit(128 + number)
 signal.signal(signal.SIGTERM, save)
 say("ready")
@@ -314,10 +353,7 @@ Supervisor(plan, [sys.executable, "-c", program], Console([], sys.stdout, sys.st
 
 def test_tasks_end_when_the_supervisor_is_killed(is_alive, wait_until, end_later):
     launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     started = [int(LAUNCHED.search(launcher.stderr.readline())[2]) for _ in range(3)]
     for pid in started:

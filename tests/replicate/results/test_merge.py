@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.export import (
-    ClassificationOutput,
-    PredictOutput,
-    RegressionOutput,
-    TrainOutput,
-)
+from replicate.export import ClassificationOutput, PredictOutput, RegressionOutput, TrainOutput
 from replicate.results.merge import merge_specs
 from replicate.results.metrics import merge_metrics
 from replicate.spec import EstimatorSpec, ModeKeys
@@ -49,53 +44,28 @@ def test_train_follows_the_last_tower_with_the_sum_of_losses(graph, evaluate):
     assert evaluate(merged.loss) == 3.5
 
 
-def test_eval_follows_the_first_tower_with_merged_metrics(graph):
-    specs, variables = [], []
-    for values in ([1.0, 2.0], [3.0, 10.0]):
-        before = len(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES))
-        metric = v1.metrics.mean(tf.constant(values))
-        variables.append(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[before:])
-        specs.append(
-            EstimatorSpec(
-                ModeKeys.EVAL, loss=tf.reduce_sum(values), eval_metric_ops={"mean": metric}
-            )
-        )
-    merged = merge(ModeKeys.EVAL, specs, variables)
-    value, update = merged.eval_metric_ops["mean"]
-    with v1.Session() as session:
-        session.run(v1.local_variables_initializer())
-        assert session.run(merged.loss) == 16.0
-        session.run(update)
-        assert session.run(value) == 4.0
-
-
 def test_keys_of_predictions_need_not_be_names_of_operations(graph, evaluate):
     outputs = {"serving_default": PredictOutput(tf.zeros([1]))}
-    keys = [0, ("a", 1), "two words", "_x"]
+    keys = [0, ("a", 1), "two words", "_x", "p"]
     specs = [
         EstimatorSpec(
             ModeKeys.PREDICT, dict.fromkeys(keys, tf.constant([tower])), export_outputs=outputs
         )
         for tower in range(2)
     ]
-    merged = evaluate(merge(ModeKeys.PREDICT, specs).predictions)
-    assert list(merged) == keys
-    assert all(value.tolist() == [0, 1] for value in merged.values())
+    merged = merge(ModeKeys.PREDICT, specs).predictions
+    assert merged["p"].op.name == "p"
+    assert merged["p"].device == "/device:CPU:3"
+    found = evaluate(merged)
+    assert list(found) == keys
+    assert all(value.tolist() == [0, 1] for value in found.values())
 
 
-def test_predictions_are_concatenated_by_key(graph, evaluate):
-    specs = [
-        EstimatorSpec(
-            ModeKeys.PREDICT, predictions={"p": tf.constant(part), "q": tf.constant(part)}
-        )
-        for part in ([[1], [2]], [[3]])
-    ]
-    merged = merge(ModeKeys.PREDICT, specs)
-    assert merged.predictions["p"].op.name == "p"
-    assert merged.predictions["p"].device == "/device:CPU:3"
-    default = merged.export_outputs["serving_default"]
+def test_predictions_are_the_default_export(graph, evaluate):
+    parts = [tf.constant([[1], [2]]), tf.constant([[3]])]
+    specs = [EstimatorSpec(ModeKeys.PREDICT, predictions={"p": part}) for part in parts]
+    default = merge(ModeKeys.PREDICT, specs).export_outputs["serving_default"]
     np.testing.assert_array_equal(evaluate(default.outputs["p"]), [[1], [2], [3]])
-    np.testing.assert_array_equal(evaluate(merged.predictions["q"]), [[1], [2], [3]])
 
 
 def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate):
@@ -118,11 +88,6 @@ def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate)
     assert evaluate(classify.scores).shape == evaluate(classify.classes).shape == (3, 1)
 
 
-def test_bare_prediction_is_concatenated(graph, evaluate):
-    specs = [EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([n])) for n in (1, 2)]
-    np.testing.assert_array_equal(evaluate(merge(ModeKeys.PREDICT, specs).predictions), [1, 2])
-
-
 def merged_exports(first, second):
     specs = [
         EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([0]))._replace(
@@ -137,7 +102,6 @@ def test_export_outputs_keep_their_kind_and_are_concatenated(graph, evaluate):
     def export(n):
         return {
             "serving_default": PredictOutput({"x": tf.constant([n])}),
-            "regress": RegressionOutput(tf.constant([float(n)])),
             "classify": ClassificationOutput(tf.constant([[0.5, n]]), tf.constant([["a", "b"]])),
             "scores": ClassificationOutput(scores=tf.constant([[float(n)]])),
             "scalar": ClassificationOutput(classes=tf.constant(str(n))),
@@ -145,7 +109,6 @@ def test_export_outputs_keep_their_kind_and_are_concatenated(graph, evaluate):
 
     merged = merged_exports(export(1), export(2))
     np.testing.assert_array_equal(evaluate(merged["serving_default"].outputs["x"]), [1, 2])
-    np.testing.assert_array_equal(evaluate(merged["regress"].value), [1.0, 2.0])
     np.testing.assert_array_equal(evaluate(merged["classify"].scores), [[0.5, 1], [0.5, 2]])
     assert merged["classify"].classes.shape == [2, 2]
     assert merged["scores"].classes is None
@@ -195,20 +158,17 @@ def run(metrics, updates):
         return session.run({name: value for name, (value, _) in metrics.items()})
 
 
-@pytest.mark.parametrize("shards", [[5], [1, 7], [3]])
-def test_merged_metrics_equal_those_of_one_tower(graph, data, shards):
-    merged = run(merge_metrics(*build(*data, shards)), updates=2)
+@pytest.mark.parametrize("shards", [[5], [1, 7]])
+def test_merged_metrics_equal_those_of_one_tower_with_one_update(graph, data, shards):
+    ops, (first, *others) = build(*data, shards)
+    metrics = merge_metrics(ops, [first, *(variables[::-1] for variables in others)])
+    assert len({update.name for _, update in metrics.values()}) == 1
+    merged = run(metrics, updates=2)
     whole = run(build(*data, [])[0][0], updates=2)
     labels, predictions = data
     assert merged["accuracy"] == np.float32(np.mean(np.round(predictions) == labels))
     for name, value in whole.items():
         np.testing.assert_allclose(merged[name], value, rtol=1e-6)
-
-
-def test_order_in_which_variables_are_listed_does_not_matter(graph, data):
-    ops, variables = build(*data, [5])
-    merged = run(merge_metrics(ops, [variables[0], variables[1][::-1]]), updates=1)
-    assert merged["mean"] == pytest.approx(np.mean(data[1]))
 
 
 def test_reducing_again_without_updates_changes_nothing(graph):
@@ -224,11 +184,6 @@ def test_reducing_again_without_updates_changes_nothing(graph):
             session.run(update)
             assert session.run(value) == 7.0
         assert session.run(total) == [7.0, 0.0, 0.0]
-
-
-def test_all_metrics_share_one_update(graph, data):
-    metrics = merge_metrics(*build(*data, [5]))
-    assert len({update.name for _, update in metrics.values()}) == 1
 
 
 def test_towers_with_different_metrics_are_refused(graph):

@@ -30,51 +30,27 @@ def test_current_tower_in_model_fn(graph):
     assert towers.current_tower() is None
 
 
-def test_names_devices_and_variables_of_towers(graph):
-    with tower_scopes(SETTINGS) as scopes:
-        products = []
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                weight = v1.get_variable("w", shape=[])
-                products.append(tf.multiply(weight, 2.0, name="product"))
-    assert [product.op.name for product in products] == ["product", "tower_1/product"]
-    assert [product.device for product in products] == ["/device:CPU:1", "/device:CPU:2"]
-    assert [variable.device for variable in v1.global_variables()] == ["/device:CPU:0"]
-
-
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph, evaluate):
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, 0.25):
         scaled = scopes.build.part_of_loss(tf.constant(8.0))
+        [part] = v1.get_collection(towers.PART_OF_LOSS)
+        again = part(tf.constant(8.0))
+    assert not v1.get_collection(towers.PART_OF_LOSS)
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
-    assert evaluate(scaled) == 2.0
+    assert evaluate([scaled, again]) == [2.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("devices", "averages"), [(["/cpu:0"], True), (["/cpu:0", "/cpu:1"], False)]
-)
-def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
-    loss = tf.constant(8.0)
-    settings = towers.TowerSettings(device_plan(devices), averages)
-    with tower_scopes(settings) as scopes, scopes.tower(0, 1.0):
-        assert scopes.build.part_of_loss(loss) is loss
-
-
-def test_empty_shard_has_no_part_in_the_loss(graph, evaluate):
-    """The mean over no rows is NaN."""
-    none = tf.constant(0.0, tf.float64)
+def test_empty_shard_has_no_part_in_the_loss_and_sums_are_not_scaled(graph, evaluate):
+    none, loss = tf.constant(0.0, tf.float64), tf.constant(8.0)
     with tower_scopes(SETTINGS) as scopes, scopes.tower(1, none):
-        part = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
-    assert evaluate(part) == 0.0
-
-
-def test_part_of_the_loss_is_told_to_a_tower_only(graph, evaluate):
-    with tower_scopes(SETTINGS) as scopes:
-        with scopes.tower(0, 0.25):
-            [part] = v1.get_collection(towers.PART_OF_LOSS)
-            loss = part(tf.constant(8.0))
-        assert not v1.get_collection(towers.PART_OF_LOSS)
-    assert evaluate(loss) == 2.0
+        mean_of_no_rows = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
+    assert evaluate(mean_of_no_rows) == 0.0
+    sums = towers.TowerSettings(PLAN, averages_loss=False)
+    alone = towers.TowerSettings(device_plan(["/cpu:0"]), averages_loss=True)
+    for settings in (sums, alone):
+        with tower_scopes(settings) as scopes, scopes.tower(0, 1.0):
+            assert scopes.build.part_of_loss(loss) is loss
 
 
 def test_outside_towers_leaves_names_device_and_sharing(graph):
@@ -85,8 +61,11 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
         with scopes.tower(1, 0.5):
             v1.get_variable("w", shape=[])
             with scopes.build.outside_towers():
-                slot = v1.get_variable("slot", shape=[])
+                with scopes.build.outside_towers():
+                    slot = v1.get_variable("slot", shape=[])
                 number = tf.constant(1.0, name="number")
+                assert scopes.build.is_outside
+            assert not scopes.build.is_outside
     assert slot.op.name == "model/slot"
     assert slot.device == "/device:CPU:0"
     assert number.op.name == "model/number"
@@ -95,31 +74,19 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
 
 def test_state_leaves_the_graph_after_an_error_too(graph):
     def build_and_fail():
-        with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
-            assert towers.current_build() is scopes.build
-            raise RuntimeError("in the model")
+        with tower_scopes(SETTINGS) as scopes:
+            for index in range(2):
+                with scopes.tower(index, 0.5):
+                    assert towers.current_build() is scopes.build
+                    v1.losses.add_loss(tf.constant(1.0))
+                    if index:
+                        raise RuntimeError("in the model")
 
     with pytest.raises(RuntimeError, match="in the model"):
         build_and_fail()
     assert towers.current_build() is None
     assert not v1.get_collection(towers.COLLECTION)
-
-
-def test_shared_objects_are_made_once_in_order(graph):
-    made = []
-
-    def make():
-        made.append(towers.current_tower().index)
-        return v1.train.GradientDescentOptimizer(0.1 + len(made))
-
-    taken = []
-    with tower_scopes(SETTINGS) as scopes:
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                taken.append([scopes.build.shared(make), scopes.build.shared(make)])
-    assert made == [0, 0]
-    assert taken[0] == taken[1]
-    assert taken[0][0] is not taken[0][1]
+    assert len(v1.losses.get_losses()) == 2
 
 
 def test_xla_compiles_towers_only(graph):
@@ -158,18 +125,6 @@ def local(name, use_resource=True):
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
 
 
-def test_a_build_tells_if_it_is_outside_of_towers(graph):
-    seen = []
-    with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
-        build = scopes.build
-        with build.outside_towers():
-            with build.outside_towers():
-                pass
-            seen.append(build.is_outside)
-        seen.append(build.is_outside)
-    assert seen == [True, False]
-
-
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
     with built_in_a_cluster(["/cpu:0"]) as scopes:
         for name in "ab":
@@ -185,14 +140,12 @@ def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
     assert number.device == TASK
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_local_variables_of_towers_stay_on_the_worker(graph, use_resource):
-    with built_in_a_cluster(["/cpu:1", "/cpu:2"]) as scopes:
-        shared = v1.get_variable("shared", [], use_resource=use_resource)
-        local("own", use_resource)
+def test_local_variables_of_towers_stay_on_the_worker(graph):
+    with built_in_a_cluster(["/cpu:1", "/cpu:2"]):
+        shared = v1.get_variable("shared", [])
+        for use_resource in (True, False):
+            local(f"own{use_resource}", use_resource)
         v1.metrics.mean(tf.constant(1.0))
-        with scopes.build.outside_towers():
-            local("outside", use_resource)
     assert shared.device == "/job:ps/task:0/device:CPU:0"
     assert len(v1.local_variables()) == 4
     assert {variable.device for variable in v1.local_variables()} == {f"{TASK}/device:CPU:0"}

@@ -38,12 +38,14 @@ def test_the_innermost_context_counts_and_an_error_ends_it():
     assert default_devices() is None
 
 
-@pytest.mark.parametrize(("count", "names"), [(None, ()), (2, ("/cpu:0",))])
-def test_number_or_devices_must_be_given(count, names):
-    with pytest.raises(ValueError, match="Give one of them"):
+@pytest.mark.parametrize(
+    ("count", "names", "text"),
+    [
+        (None, (), "Give one of them"),
+        (2, ("/cpu:0",), "Give one of them"),
+        (0, (), "num_towers must be a whole number >= 1, got 0"),
+    ],
+)
+def test_number_or_devices_must_be_given(count, names, text):
+    with pytest.raises(ValueError, match=text):
         DefaultTowers(count, names)
-
-
-def test_there_is_at_least_one_tower():
-    with pytest.raises(ValueError, match="num_towers must be a whole number >= 1, got 0"):
-        DefaultTowers(0)

@@ -14,10 +14,6 @@ def weights(graph):
     return [v1.get_variable(name, initializer=[3.0, 4.0]) for name in ("v", "w")]
 
 
-def slices(values):
-    return tf.IndexedSlices(values, tf.range(tf.shape(values)[0]), tf.constant([4]))
-
-
 def test_arrays_numbers_and_variables_become_tensors(weights):
     given = [np.ones([2]), [1, 2], weights[0], None]
     found = as_gradients([(gradient, weights[0]) for gradient in given])
@@ -27,33 +23,6 @@ def test_arrays_numbers_and_variables_become_tensors(weights):
         (tf.float32, [2]),
         None,
     ]
-
-
-def test_share_of_all_towers_multiplies_the_sums_only(weights, evaluate):
-    share = GradientShare(0.25)
-    pairs = [(tf.constant([8.0]), weights[0]), (slices(tf.constant([4.0])), weights[1])]
-    assert [gradient for gradient, _ in share.in_tower(pairs)] == [pair[0] for pair in pairs]
-    [(dense, _), (sparse, _)] = share.of_sums(pairs)
-    assert evaluate([dense, sparse.values]) == [[2.0], [1.0]]
-
-
-def test_share_of_one_tower_multiplies_its_gradients_only(weights, evaluate):
-    share = GradientShare(tf.constant(0.25, tf.float64))
-    sparse = slices(tf.constant([4.0]))
-    pairs = [(tf.constant([8.0]), weights[0]), (sparse, weights[1]), (None, weights[1])]
-    found = share.in_tower(pairs)
-    assert found[1][0].indices is sparse.indices
-    assert found[2][0] is None
-    assert evaluate([found[0][0], found[1][0].values]) == [[2.0], [1.0]]
-    sums = found[:2]
-    assert [pair[0] for pair in share.of_sums(sums)] == [pair[0] for pair in sums]
-
-
-def test_empty_shard_has_share_zero_of_what_is_not_a_number(weights, evaluate):
-    share = GradientShare(tf.constant(0.0, tf.float64))
-    nan = tf.constant([np.nan])
-    [(dense, _), (sparse, _)] = share.in_tower([(nan, weights[0]), (slices(nan), weights[1])])
-    assert evaluate([dense, sparse.values]) == [[0.0], [0.0]]
 
 
 def test_sums_of_float16_do_not_overflow_where_the_mean_does_not(weights, evaluate):
