@@ -29,18 +29,21 @@ def make_head(weights=(2.0, 0.5), reduction="sum_over_batch_size"):
     )
 
 
-LOSSES = {
-    name: float(head.loss(LABELS[name], SPLIT[name]))
-    for name, head in {"kind": MultiClassHead(3), "size": RegressionHead()}.items()
-}
-MERGED = 2.0 * LOSSES["kind"] + 0.5 * LOSSES["size"]
+@pytest.fixture(scope="module")
+def losses():
+    """Losses of the single heads, and their weighted sum as "merged"."""
+    found = {
+        name: float(head.loss(LABELS[name], SPLIT[name]))
+        for name, head in {"kind": MultiClassHead(3), "size": RegressionHead()}.items()
+    }
+    return {**found, "merged": 2.0 * found["kind"] + 0.5 * found["size"]}
 
 
-def test_loss_is_the_weighted_sum():
-    assert float(make_head().loss(LABELS, LOGITS)) == pytest.approx(MERGED)
+def test_loss_is_the_weighted_sum(losses):
+    assert float(make_head().loss(LABELS, LOGITS)) == pytest.approx(losses["merged"])
     losses = [tf.constant(0.5), tf.constant(1.0)]
     got = make_head(None).loss(LABELS, SPLIT, regularization_losses=losses)
-    assert float(got) == pytest.approx(sum(LOSSES.values()) + 1.5)
+    assert float(got) == pytest.approx(losses["kind"] + losses["size"] + 1.5)
 
 
 def test_predictions_have_pairs_as_keys():
@@ -58,7 +61,7 @@ def test_predictions_have_pairs_as_keys():
     assert sequences["size", "predictions"].shape == [2, 4, 1]
 
 
-def test_metrics_are_those_of_the_heads_and_their_losses(evaluated):
+def test_metrics_are_those_of_the_heads_and_their_losses(evaluated, losses):
     found = evaluated(
         make_head(),
         (LABELS, LOGITS, {}),
@@ -71,8 +74,8 @@ def test_metrics_are_those_of_the_heads_and_their_losses(evaluated):
         {
             **evaluated(classes, (LABELS["kind"], SPLIT["kind"], {})),
             **evaluated(regression, (LABELS["size"], SPLIT["size"], {})),
-            "loss/kind": LOSSES["kind"],
-            "loss/size": LOSSES["size"],
+            "loss/kind": losses["kind"],
+            "loss/size": losses["size"],
             "regularization_loss/kind_size": 2.0,
         }
     )
@@ -87,7 +90,7 @@ def test_several_towers_equal_one(check_towers, reduction, towers):
     check_towers(make_head(reduction=reduction), {"x": LOGITS}, LABELS, old, towers)
 
 
-def test_train_spec(graph):
+def test_train_spec(graph, losses):
     spec = make_head().create_estimator_spec(
         {},
         ModeKeys.TRAIN,
@@ -97,14 +100,14 @@ def test_train_spec(graph):
         regularization_losses=[tf.constant(3.0)],
     )
     with v1.Session() as session:
-        assert session.run(spec.train_op) == pytest.approx(MERGED + 3)
+        assert session.run(spec.train_op) == pytest.approx(losses["merged"] + 3)
         written = v1.Summary.FromString(session.run(v1.summary.merge_all()))
     assert {value.tag: value.simple_value for value in written.value} == pytest.approx(
         {
-            "loss": MERGED + 3,
+            "loss": losses["merged"] + 3,
             "regularization_loss": 3.0,
-            "loss/kind": LOSSES["kind"],
-            "loss/size": LOSSES["size"],
+            "loss/kind": losses["kind"],
+            "loss/size": losses["size"],
         }
     )
 
