@@ -41,8 +41,8 @@ def losses():
 
 def test_loss_is_the_weighted_sum(losses):
     assert float(make_head().loss(LABELS, LOGITS)) == pytest.approx(losses["merged"])
-    losses = [tf.constant(0.5), tf.constant(1.0)]
-    got = make_head(None).loss(LABELS, SPLIT, regularization_losses=losses)
+    extra = [tf.constant(0.5), tf.constant(1.0)]
+    got = make_head(None).loss(LABELS, SPLIT, regularization_losses=extra)
     assert float(got) == pytest.approx(losses["kind"] + losses["size"] + 1.5)
 
 
