@@ -9,10 +9,11 @@ import warnings
 from typing import NamedTuple
 from unittest import mock
 
+import numpy as np
 import pytest
 from absl.testing import flagsaver
 
-from examples import cli  # noqa: F401  # Its flag --help outlives the programs that use it.
+from examples import cli, mnist  # The flag --help of `cli` outlives the programs that use it.
 
 
 class Done(NamedTuple):
@@ -31,6 +32,39 @@ class Done(NamedTuple):
         listed = re.findall(r"^  --(?:\[no\])?(\w+): ((?:.|\n(?!  -))*)", self.out, re.MULTILINE)
         found = {name: re.search(r"\(default: '(.*?)'\)", about) for name, about in listed}
         return {name: default and default[1] for name, default in found.items()}
+
+
+@pytest.fixture(scope="session")
+def noise():
+    """Makes images of noise with labels, the same ones in each call."""
+
+    def make(rows, side=8):
+        random = np.random.RandomState(0)
+        images = random.rand(rows, side, side, 1).astype(np.float32)
+        return mnist.Examples(images, random.randint(0, 10, rows).astype(np.int32))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_settings():
+    """Makes settings of a run of three steps in a model directory; a test chooses some itself."""
+
+    def make(model_dir="unused", **chosen):
+        settings = {
+            "data_dir": None,
+            "num_towers": None,
+            "devices": None,
+            "batch_size": 8,
+            "train_steps": 3,
+            "eval_every_steps": 3,
+            "save_every_steps": None,
+            "seed": 1,
+            "progress": "off",
+        }
+        return cli.RunSettings(model_dir=str(model_dir), **{**settings, **chosen})
+
+    return make
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,4 +1,4 @@
-"""The program that averages weights, alone and in a cluster."""
+"""The program that averages weights, in a cluster. `test_programs.py` runs it alone."""
 
 import json
 import os
@@ -15,25 +15,6 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
 ROOT = pathlib.Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "towers"), [pytest.param("kfac", 1, marks=pytest.mark.slow), ("momentum", 2)]
-)
-def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
-    done = run_program(
-        "model_average",
-        f"--model_dir={tmp_path}",
-        f"--optimizer={optimizer}",
-        f"--num_towers={towers}",
-        "--train_steps=10",
-        "--interval_steps=5",
-        "--eval_every_steps=10",
-        "--progress=off",
-    )
-    assert done.code == 0, done.err
-    assert done.number("test accuracy") >= 0.9
-    assert f"{tmp_path}/model.ckpt-10\n" in done.out
 
 
 @pytest.mark.slow

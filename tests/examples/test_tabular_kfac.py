@@ -6,6 +6,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
 
+@pytest.mark.broad
 def test_kfac_fits_the_training_set_better_than_adagrad(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--table=wine")
     steps = ("--train_steps=20", "--eval_every_steps=20")

@@ -17,6 +17,7 @@ def test_columns_are_bucketized_crossed_and_embedded():
     assert {"proline", "alcohol_bucketized_X_malic_acid_bucketized_embedding"} <= deep
 
 
+@pytest.mark.broad
 def test_program_learns_and_draws(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--table=wine")
     done = run_program("wide_and_deep", *arguments, "--train_steps=30")
