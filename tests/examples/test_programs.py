@@ -17,6 +17,7 @@ PROGRAMS = sorted(
 PROBE = """
 import runpy, sys
 from absl.testing import flagsaver
+from examples import cli  # Its flag --help outlives the programs.
 programs = sys.argv[1:]
 for name in programs:
     sys.argv = ["program", "--help"]

@@ -36,19 +36,15 @@ def test_pipeline_gives_a_feature_for_each_column(wine, graph, evaluate):
     np.testing.assert_array_equal(labels, wine.test.labels[:50])
 
 
-def test_numeric_columns_are_standardised_by_the_training_set(wine, graph, evaluate):
-    features = {key: tf.constant(wine.test.values[:, i]) for i, key in enumerate(wine.columns)}
-    columns = tables.numeric_columns(wine)
-    values = evaluate(v1.feature_column.input_layer(features, columns))
-    order = np.argsort(wine.columns)
-    expected = (wine.test.values - wine.train.values.mean(0)) / wine.train.values.std(0)
-    np.testing.assert_allclose(values, expected[:, order], rtol=1e-3, atol=1e-4)
-
-
-def test_buckets_have_equally_many_rows(wine, graph, evaluate):
-    buckets = tables.bucketized_column(wine, "proline", 4)
-    values = tf.constant(wine.train.values[:, wine.columns.index("proline")])
-    found = evaluate(v1.feature_column.input_layer({"proline": values}, [buckets]))
+def test_columns_are_standardised_by_the_training_set_or_have_equal_buckets(wine, graph, evaluate):
+    features = {key: tf.constant(wine.train.values[:, i]) for i, key in enumerate(wine.columns)}
+    numeric, buckets = tables.numeric_columns(wine), [tables.bucketized_column(wine, "proline", 4)]
+    values, found = evaluate(
+        [v1.feature_column.input_layer(features, columns) for columns in (numeric, buckets)]
+    )
+    expected = (wine.train.values - wine.train.values.mean(0)) / wine.train.values.std(0)
+    expected = expected[:, np.argsort(wine.columns)]
+    np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-4)
     assert found.shape == (106, 4)
     assert found.sum(0).min() >= 25
 
