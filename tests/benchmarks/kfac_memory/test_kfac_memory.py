@@ -51,9 +51,6 @@ def test_each_factor_is_kept_once(two_towers):
     assert [factor.rows for factor in two_towers.factors] == list(LENET)
     assert [factor.average_bytes for factor in two_towers.factors] == list(FLOAT * LENET**2)
     assert [factor.inverse_bytes for factor in two_towers.factors] == list(FLOAT * LENET**2)
-
-
-def test_bytes_of_devices_are_those_of_the_factors(two_towers):
     devices = two_towers.devices
     assert list(devices) == ["CPU:0", "GPU:0", "GPU:1"]
     assert devices["CPU:0"] == device_memory.DeviceMemory(velocities=PARAMETERS)
@@ -114,7 +111,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_device_lines():
+def test_lines_of_devices_and_of_factors_in_megabytes():
     lines = list(kfac_memory.device_lines(2, MEMORY))
     assert [cells(line) for line in lines] == [
         ["2", "CPU:0", "0", "0", "0", "0%", "0", "0", "0", "7"],
@@ -122,17 +119,11 @@ def test_device_lines():
         ["2", "GPU:1", "40", "0", "40", "25%", "0", "40", "0", "0"],
     ]
     assert len(cells(lines[0])) == len(kfac_memory.DEVICE_TITLES)
-
-
-def test_factor_lines_end_with_the_others():
     groups = {4608: FACTORS[:1], 64: FACTORS[1:]}
     *_, largest, others = (cells(line) for line in kfac_memory.factor_lines(groups, 1))
     assert largest == ["4608", "1", "80", "80%", "75%", "`fc/w/input`"]
     assert others == ["others", "1", "20", "20%", "25%", "`fc/w/output`"]
     assert len(list(kfac_memory.factor_lines(groups, 2))) == 4
-
-
-def test_record_is_json():
     found = json.loads(json.dumps(kfac_memory.record(MEMORY)))
     assert found["devices"]["GPU:0"]["fetched"] == 40 * MB
     assert found["factors"][0]["average"] == "GPU:1"

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import harness
 from benchmarks.rivals import environments
 from benchmarks.time_to_loss import __main__ as time_to_loss
-from benchmarks.time_to_loss import loss_curves, loss_programs, loss_race, race_settings
+from benchmarks.time_to_loss import loss_programs, loss_race, race_settings
 from benchmarks.time_to_loss.race_settings import Problem
 
 
@@ -57,8 +57,7 @@ def test_results_choose_best_settings(curves):
     assert found["kfac fixed"].steps == [math.inf, 10]
     assert found["momentum"].steps == [math.inf, math.inf]
 
-
-def test_results_accept_a_subset_of_optimizers(curves):
+    # A subset of the optimizers will do.
     runs = [run for run in curves if run.optimizer in ("adam", "kfac")]
     found = loss_race.results(runs)
     assert list(found) == ["adam", "kfac"]
@@ -149,24 +148,10 @@ def test_line_names_the_run_and_its_lowest_loss():
     assert loss_race.line(run._replace(losses=[math.nan] * 4)).endswith("seed 3: no finite loss")
 
 
-def test_picture(curves, tmp_path):
-    path = tmp_path / "curves.png"
-    found = loss_race.results(curves)
-    loss_curves.draw({"autoencoder": found, "convnet": found}, str(path))
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("problem", "names"),
-    [
-        ("autoencoder", ("adam", "kfac")),
-        pytest.param("convnet", ("momentum", "kfac fixed"), marks=pytest.mark.slow),
-    ],
-)
-def test_programs_start_equal_and_learn(monkeypatch, problem, names):
-    monkeypatch.setattr(loss_programs, "UNITS", (8, 2))
+@pytest.mark.slow
+def test_programs_start_equal_and_learn(monkeypatch):
     monkeypatch.setattr(loss_programs, "WARM_UP", 1)
-    problem = Problem(problem)
+    problem, names = Problem("convnet"), ("momentum", "kfac fixed")
     settings, *_ = loss_race.grid(problem, race_settings.SETTINGS, names)
     programs = [loss_programs.Program(problem, name, settings[name], seed=3) for name in names]
     before = [program.loss() for program in programs]
