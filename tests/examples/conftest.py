@@ -2,8 +2,12 @@
 
 import contextlib
 import io
+import json
+import os
+import pathlib
 import re
 import runpy
+import subprocess
 import sys
 import warnings
 from typing import NamedTuple
@@ -14,6 +18,10 @@ import pytest
 from absl.testing import flagsaver
 
 from examples import cli, mnist  # The flag --help of `cli` outlives the programs that use it.
+from replicate.launch.plan import free_ports
+
+ROOT = pathlib.Path(__file__).parents[2]
+ROLES = ("chief", "worker", "ps")
 
 
 class Done(NamedTuple):
@@ -65,6 +73,44 @@ def make_settings():
         return cli.RunSettings(model_dir=str(model_dir), **{**settings, **chosen})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run_cluster():
+    """Runs `examples.<name>` as all roles of a cluster; returns what each of them printed.
+
+    A role has its own flags, and its TF_CONFIG unless these flags tell of the cluster.
+    """
+
+    def run(name, flags, own_flags=None):
+        addresses = {
+            role: [f"127.0.0.1:{port}"] for role, port in zip(ROLES, free_ports(3), strict=True)
+        }
+        outside = {key: v for key, v in os.environ.items() if not key.lower().endswith("_proxy")}
+        command = [sys.executable, "-m", f"examples.{name}", *flags]
+        children = {}
+        try:
+            for role in ROLES:
+                task = {"cluster": addresses, "task": {"type": role, "index": 0}}
+                told = {} if own_flags else {"TF_CONFIG": json.dumps(task)}
+                children[role] = subprocess.Popen(
+                    [*command, *(own_flags(role, addresses) if own_flags else ())],
+                    cwd=ROOT,
+                    env={**outside, **told},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            ended = {role: child.communicate(timeout=240) for role, child in children.items()}
+        finally:
+            for child in children.values():
+                child.kill()
+                child.wait()
+        for role, child in children.items():
+            assert child.returncode == 0, f"{role}: {ended[role][1][-3000:]}"
+        return {role: out for role, (out, _) in ended.items()}
+
+    return run
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -87,19 +87,6 @@ def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
     assert " … layer" in line
 
 
-def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
-    cli.show("model", "one\ntwo")
-    cli.show("batch", 128)
-    model, rest, batch = capsys.readouterr().out.splitlines()
-    assert model.index("one") == rest.index("two") == batch.index("128")
-
-
-@pytest.mark.slow
-def test_tensorflow_is_imported_silently(tmp_path):
-    done = run_program(tmp_path, "cli.import_tensorflow()\nprint('tensorflow' in sys.modules)")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
-
-
 TALKING = """
 import os
 from unittest import mock
@@ -173,7 +160,7 @@ def run_flags():
         yield flags.FLAGS
 
 
-def test_read_returns_the_defaults_of_the_program(run_flags):
+def test_flags_have_the_defaults_of_the_program_or_the_given_values(run_flags):
     run_flags(["program"])
     settings = cli.read_run_flags()
     assert (settings.model_dir, settings.batch_size) == ("here", 6)
@@ -185,8 +172,6 @@ def test_read_returns_the_defaults_of_the_program(run_flags):
     names = {flag.name for flag in run_flags.get_key_flags_for_module(__name__)}
     assert {"model_dir", "batch_size", "rate", "momentum"} <= names
 
-
-def test_read_returns_the_given_values(run_flags):
     run_flags(["program", "--devices=/cpu:0,/cpu:1", "--save_every_steps=3", "--progress=off"])
     settings = cli.read_run_flags()
     assert settings.devices == ["/cpu:0", "/cpu:1"]
@@ -375,25 +360,14 @@ def test_an_error_is_one_line(capsys, error, code, message):
     assert capsys.readouterr().err.endswith(f": {message}\n")
 
 
-@pytest.mark.parametrize(
-    ("stop", "code"),
-    [
-        (replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7"), 143),
-        (KeyboardInterrupt(), 130),
-    ],
-    ids=["SIGTERM", "Ctrl-C"],
-)
-def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys, stop, code):
-    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
-        raise stop
-    assert end.value.code == code
-    printed = capsys.readouterr().out
-    assert "runs/model.ckpt-7" in printed
-    assert "go on with" in printed
-
-
-def test_bugs_and_good_endings_pass():
-    with cli.training_errors(Trained()):
-        pass
+def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys):
+    signalled = replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7")
+    for stop, code in ((signalled, 143), (KeyboardInterrupt(), 130)):
+        with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+            raise stop
+        assert end.value.code == code
+        saved, command = capsys.readouterr().out.splitlines()
+        assert saved.split() == ["saved", "runs/model.ckpt-7"]
+        assert command.startswith("go on with      ")
     with pytest.raises(ZeroDivisionError), cli.training_errors(Trained()):
         raise ZeroDivisionError

@@ -1,14 +1,10 @@
-"""The main program, judged by its exit code and the lines that it prints.
-
-Ctrl-C is tested in a process of its own, the rest inside the test process.
-"""
+"""The main program, judged by its exit code and the lines that it prints."""
 
 import contextlib
 import json
 import pathlib
 import re
 import socket
-import struct
 import threading
 
 import pytest
@@ -37,13 +33,10 @@ def test_a_run_continues_until_it_is_complete(run_program, tmp_path, own_log):
     assert "6 variables, 7,482 parameters" in first.err
     assert f"none in {model_dir}: starting at step 0" in first.out
     assert evaluated_steps(first.out) == ["3"]
-    assert re.search(r"^train accuracy +[01]\.\d{3}$", first.out, re.MULTILINE)
-    assert re.search(r"^test accuracy +[01]\.\d{3}$", first.out, re.MULTILINE)
+    assert all(0 <= float(accuracy) <= 1 for accuracy in accuracies(first.out))
     assert f"{model_dir}/model.ckpt-3\n" in first.out
 
-    picture = (model_dir / "curves.png").read_bytes()
-    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", picture[16:24]) == (1200, 540)
+    assert (model_dir / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
     second = run_program("convnet", *again, "--train_steps=7")
     assert second.code == 0, second.err
@@ -67,7 +60,9 @@ def evaluated_steps(text):
 
 
 def accuracies(text):
-    return re.findall(r"^(?:train|test) accuracy +(\S+)$", text, re.MULTILINE)
+    found = re.findall(r"^(?:train|test) accuracy +([01]\.\d{3})$", text, re.MULTILINE)
+    assert len(found) == 2
+    return found
 
 
 def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
@@ -76,36 +71,6 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     assert done.code == 3
     assert "training diverged" in done.err
     assert "Traceback" not in done.err
-
-
-INTERRUPTED = """
-import os, runpy, signal, sys
-
-def write_and_interrupt(text):
-    if "step/s" in text:
-        sys.stderr.write = write
-        os.kill(os.getpid(), signal.SIGINT)
-    return write(text)
-
-write, sys.stderr.write = sys.stderr.write, write_and_interrupt
-runpy.run_module("examples.convnet", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.slow
-def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
-    model_dir = tmp_path / "model"
-    flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
-    flags += (FIRST_ORDER, "--num_towers=1")
-    done = run_python(INTERRUPTED, f"--model_dir={model_dir}", *flags, folder=ROOT, quick=True)
-    assert done.code == 130, done.err
-    assert "Traceback" not in done.err
-    assert "WARNING" not in done.err
-    assert f"none in {model_dir}: starting at step 0" in done.out
-    (saved,) = re.findall(r"saved +(\S+)", done.out)
-    assert saved.startswith(f"{model_dir}/model.ckpt-")
-    assert pathlib.Path(f"{saved}.index").exists()
-    assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in done.out
 
 
 @pytest.mark.broad

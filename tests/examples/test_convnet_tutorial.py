@@ -1,7 +1,7 @@
 """The functions of the ConvNet tutorial, called as an old program calls them."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -35,12 +35,10 @@ def use(monkeypatch, **params):
 
 def printed_steps(text):
     """The steps of the lines, each of which has a loss and an accuracy."""
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.startswith("training")]
-    found = [
-        re.fullmatch(r"training step (\d+) loss \d+\.\d{4} accuracy [01]\.\d{3}", line)
-        for line in lines
-    ]
-    return [int(match[1]) for match in found]
+    line = r"^training +step (\d+) +loss \d+\.\d{4} +accuracy [01]\.\d{3}$"
+    found = [int(step) for step in re.findall(line, text, re.MULTILINE)]
+    assert text.count("training  ") == len(found)
+    return found
 
 
 def test_layers_have_the_arguments_and_results_of_the_tutorial(graph):
@@ -174,35 +172,19 @@ def test_each_function_for_a_cluster_has_its_strategy(
     assert asked == [(kfac.WorkerRole(strategy, 3, 1), every)]
 
 
-def run_workers(start_servers, train):
-    """Calls a function of (task, session target) for each of three workers; returns its results."""
-    roles = start_servers(ps=1, worker=3)
-    found = {}
-
-    def run(task):
-        found[task] = train(task, f"grpc://{roles['worker', task].jobs['worker'][task]}")
-
-    threads = [threading.Thread(target=run, args=[task], daemon=True) for task in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(found) == [0, 1, 2]
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["chief_worker", "dedicated_workers", "shared"])
 def test_training_in_a_cluster(start_servers, monkeypatch, capsys, strategy):
     """Three workers end at the same step, each in the role that the strategy gives to it."""
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
-    found = run_workers(
-        start_servers,
-        lambda task, target: convnet_tutorial.train_mnist_distributed_sync_replicas(
-            task, task == 0, 3, 1, target, 1, strategy
-        ),
-    )
-    assert all(0 <= accuracy <= 1 for accuracy in found.values())
+    addresses = start_servers(ps=1, worker=3)["worker", 0].jobs["worker"]
+    train = convnet_tutorial.train_mnist_distributed_sync_replicas
+    with ThreadPoolExecutor(3) as threads:
+        runs = [
+            threads.submit(train, task, task == 0, 3, 1, f"grpc://{address}", 1, strategy)
+            for task, address in enumerate(addresses)
+        ]
+        assert all(0 <= run.result(60) <= 1 for run in runs)
     text = capsys.readouterr().out
     assert 4 in printed_steps(text)
     names = [kfac.WorkerRole(strategy, 3, task).name for task in range(3)]
@@ -213,12 +195,8 @@ def test_training_in_a_cluster(start_servers, monkeypatch, capsys, strategy):
 def test_too_few_workers_for_dedicated_ones(graph):
     layers = kfac.LayerCollection()
     measures = small_model(tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32), 10, layers)
-    for function, arguments in (
-        (convnet_tutorial.minimize_loss_distributed, (0, 2)),
-        (convnet_tutorial.distributed_grads_and_ops_dedicated_workers, (0, True, 2)),
-    ):
-        with pytest.raises(ValueError, match="'dedicated_workers' with num_workers=2"):
-            function(*arguments, 0, "", None, *measures, layers)
+    with pytest.raises(ValueError, match="'dedicated_workers' with num_workers=2"):
+        convnet_tutorial.minimize_loss_distributed(0, 2, 0, "", None, *measures, layers)
 
 
 def test_a_chief_alone_without_parameter_servers(graph, capsys):

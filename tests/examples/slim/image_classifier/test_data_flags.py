@@ -18,21 +18,22 @@ def keep_flags():
         yield
 
 
-@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), 0, None])
-def test_number_above(wrong):
-    data_flags.define_number("mine", 1.5, "", above=True)
-    assert FLAGS.mine == 1.5
-    FLAGS.mine = 0.1
-    with pytest.raises(flags.IllegalFlagValueError, match="must be a number above 0"):
+@pytest.mark.parametrize(
+    ("define", "good", "wrong", "message"),
+    [
+        ({"default": 1.5, "above": True}, 0.1, -1, "a number above 0"),
+        ({"default": 1.5, "above": True}, 0.1, 0, "a number above 0"),
+        ({"default": 1.5, "above": True}, 0.1, float("nan"), "a number above 0"),
+        ({"default": 1.5, "above": True}, 0.1, float("inf"), "a number above 0"),
+        ({"default": 1.5, "above": True}, 0.1, None, "a number above 0"),
+        ({"default": None, "least": 2}, 2, 1.9, "a number of at least 2"),
+    ],
+)
+def test_number_has_a_limit(define, good, wrong, message):
+    data_flags.define_number("mine", define.pop("default"), "", **define)
+    FLAGS.mine = good
+    with pytest.raises(flags.IllegalFlagValueError, match=f"must be {message}"):
         FLAGS.mine = wrong
-
-
-def test_number_at_least():
-    data_flags.define_number("mine", None, "", least=2)
-    FLAGS.mine = 2
-    FLAGS.mine = None
-    with pytest.raises(flags.IllegalFlagValueError, match="must be a number of at least 2"):
-        FLAGS.mine = 1.9
 
 
 @pytest.mark.parametrize(("default", "other"), [(-1, 5), (False, True), ("", "grpc://a:1")])
@@ -55,9 +56,9 @@ def test_read():
     assert FLAGS["batch_size"].help.startswith("Images that are looked at.")
 
 
-@pytest.mark.parametrize("wrong", [-0.1, 1.0, float("nan")])
-def test_decay_of_averages(wrong):
+def test_decay_of_averages():
     data_flags.define(split_name="test", batch_size=7, progress_of="are looked at")
     FLAGS.moving_average_decay = 0.0
-    with pytest.raises(flags.IllegalFlagValueError, match="at least 0 and below 1"):
-        FLAGS.moving_average_decay = wrong
+    for wrong in (-0.1, 1.0, float("nan")):
+        with pytest.raises(flags.IllegalFlagValueError, match="at least 0 and below 1"):
+            FLAGS.moving_average_decay = wrong
