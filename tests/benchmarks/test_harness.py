@@ -4,7 +4,6 @@ import sys
 import time
 from pathlib import Path
 
-import matplotlib.image
 import pytest
 import tensorflow as tf
 
@@ -101,15 +100,6 @@ def test_record_holds_date_machine_and_versions(tmp_path):
     assert found["measured"] == {"a": [1.0]}
     assert found["cores"] >= 1
     assert set(found) == {"cores", "date", "load", "measured", "processor", "versions"}
-
-
-def test_draw_bars_writes_a_picture(tmp_path):
-    path = tmp_path / "bars.png"
-    groups = {"one": {"x": [1.0, 2.0], "y": [3.0]}, "two": {"y": [1.0, 5.0], "z": [2.0]}}
-    harness.draw_bars(str(path), groups, "Title", "ratio")
-    image = matplotlib.image.imread(path)
-    assert image.shape[0] > 300
-    assert image.std() > 0.05
 
 
 def test_divide_cpu_sets_logical_devices(monkeypatch):

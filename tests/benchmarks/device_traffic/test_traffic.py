@@ -71,20 +71,6 @@ def test_host_input_of_a_gpu_kernel_is_a_wait():
     assert found.rounds == 1
 
 
-def test_transfers_count_large_tensors_one_after_another():
-    def make():
-        value = placeholder([256, 2])
-        with on_gpu(0):
-            value = tf.exp(value)
-            small = value[0, :2]
-        with on_gpu(1):
-            value, small = tf.sin(value), tf.sin(small)
-        with v1.device("/cpu:0"):
-            return tf.group(tf.cos(value), tf.cos(small))
-
-    assert measured(make).transfers == 3
-
-
 def test_static_shapes_are_known_before_and_others_are_listed():
     def make(shape):
         def build():
@@ -148,20 +134,6 @@ def test_operation_without_gpu_kernel_is_a_stray():
     found = measured(make)
     assert found.strays == [traffic.Stray("text", "AsString", "GPU:0")]
     assert found.operations == {"CPU:0": 2, "GPU:0": 1}
-
-
-def test_loop_is_measured_once():
-    was_functional = v1.control_flow_v2_enabled()
-    v1.disable_control_flow_v2()
-    try:
-        found = measured(
-            lambda: tf.while_loop(lambda x: x < 9.0, lambda x: x + 1.0, [placeholder([])])[0].op
-        )
-    finally:
-        if was_functional:
-            v1.enable_control_flow_v2()
-    assert found.rounds >= 1
-    assert all(each.kind == "Less" or each.route == "CPU>GPU" for each in found.crossings)
 
 
 def crossing(source, target, size, consumer="sum/add"):

@@ -1,7 +1,6 @@
 """The model of costs: fitted to points, and simulated."""
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -219,19 +218,6 @@ def test_waiting_processes_share_cores_with_others():
     assert seconds_per_round([trains, beside], {"cores": 2}, [cores(1)]) == pytest.approx(2)
     assert seconds_per_round([trains, beside], {"cores": 1}, [cores(1)]) == pytest.approx(4)
     assert seconds_per_round([beside, trains], {"cores": 2}, [cores(1)]) == pytest.approx(5)
-
-
-def test_rounds_grow_with_processes_and_shrink_with_cores():
-    phases = [cores(1), Phase(0.3, {"cores": 0.1, "server": 0.2}), Phase(0.5, {})]
-
-    def seconds(processes, cores, waits):
-        return seconds_per_round([Process(phases, processes, waits)], {"cores": cores, "server": 1})
-
-    for waits in (False, True):
-        times = [seconds(number, 2, waits) for number in (1, 2, 3, 9)]
-        assert all(b >= a * 0.999 for a, b in itertools.pairwise(times))
-        times = [seconds(9, number, waits) for number in (1, 2, 3, 9)]
-        assert all(b <= a * 1.001 for a, b in itertools.pairwise(times))
 
 
 def test_empty_phases_are_skipped_and_empty_rounds_refused():

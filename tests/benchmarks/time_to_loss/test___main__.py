@@ -1,6 +1,5 @@
 import json
 import math
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -188,37 +187,6 @@ def test_batches_grow(monkeypatch):
     assert found == [512, int(512 * math.exp(0.5)), 1024]
     assert program.loss() < before
     program.close()
-
-
-def test_programs_train_on_idx_files(monkeypatch, tmp_path):
-    images = np.random.default_rng(0).integers(0, 256, (20, 6, 6), np.uint8)
-    for part in ("train", "t10k"):
-        write_idx(tmp_path / f"{part}-images-idx3-ubyte", images)
-        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.arange(20, dtype=np.uint8) % 10)
-    monkeypatch.setattr(loss_programs, "DEEP_UNITS", (5, 3))
-    monkeypatch.setattr(loss_programs, "EVALUATED", 12)
-    problem = Problem("autoencoder", str(tmp_path))
-    assert problem.name == "autoencoder, MNIST"
-    program = loss_programs.Program(problem, "momentum", 0.01, seed=1)
-    arrays = program.weights()
-    assert [array.shape for array in arrays[::2]] == [(36, 5), (5, 3), (3, 5), (5, 36)]
-    assert program.loss() == pytest.approx(autoencoder_loss(images[:12], arrays), rel=1e-5)
-    program.close()
-
-
-def write_idx(path, array):
-    head = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(head + array.tobytes())
-
-
-def autoencoder_loss(images, arrays):
-    """Returns the loss of an autoencoder with two layers before and two after the code."""
-    targets = values = images.reshape(len(images), -1) / 255
-    for index, (weights, bias) in enumerate(zip(arrays[::2], arrays[1::2], strict=True)):
-        outputs = values @ weights + bias
-        values = outputs if index == 1 else 1 / (1 + np.exp(-outputs))
-    losses = np.logaddexp(0, outputs) - targets * outputs
-    return losses.sum(axis=1).mean()
 
 
 @pytest.mark.slow

@@ -30,10 +30,6 @@ def image_size(name):
     return 75 if name == "inception_v3" else 12
 
 
-def has_two_heads(name):
-    return name == "inception_v3"
-
-
 def test_an_unknown_network_and_an_unknown_setting_are_refused(graph):
     known = (
         "cifarnet, inception_v3, lenet, mobilenet_v1, resnet_v1_18, resnet_v1_34, resnet_v1_50, "
@@ -65,7 +61,7 @@ def test_network_in_training(graph, name):
 
     assert logits is ends["Logits"]
     assert logits.shape.as_list() == ends["Predictions"].shape.as_list() == [4, CLASSES]
-    assert ("AuxLogits" in ends) == has_two_heads(name)
+    assert ("AuxLogits" in ends) == (name == "inception_v3")
     check_collections(name)
     check_layers(ends)
 
