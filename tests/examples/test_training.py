@@ -149,7 +149,7 @@ def test_each_evaluation_is_of_a_checkpoint(
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
-def test_in_a_cluster_the_chief_writes_the_configuration(
+def test_in_a_cluster_the_chief_writes_the_configuration_and_evaluates(
     tmp_path, monkeypatch, make_settings, task_type
 ):
     def begin(estimator, train_spec, eval_spec):
@@ -158,10 +158,11 @@ def test_in_a_cluster_the_chief_writes_the_configuration(
             hook.begin()
 
     monkeypatch.setattr(replicate, "train_and_evaluate", begin)
-    monkeypatch.setattr(training, "evaluate", lambda estimator, data: {})
+    monkeypatch.setattr(training, "evaluate", lambda estimator, data: {"test": {}})
     jobs = dict.fromkeys(("chief", "worker", "ps"), ("127.0.0.1:1",))
     config = replicate.RunConfig(str(tmp_path), cluster=ClusterConfig(jobs, task_type))
-    training.train_in_cluster(
+    found = training.train_in_cluster(
         replicate.Estimator(lambda features: None, config=config), None, make_settings()
     )
+    assert found == ({"test": {}} if task_type == "chief" else {})
     assert (tmp_path / "config.json").exists() == (task_type == "chief")
