@@ -70,6 +70,16 @@ def save(folder, step):
         return v1.train.Saver().save(session, str(folder / "model.ckpt"), step)
 
 
+def test_following_waits_as_long_as_told(monkeypatch):
+    def iterator(folder, **given):
+        return iter([(folder, given)])
+
+    monkeypatch.setattr(tf.train, "checkpoints_iterator", iterator)
+    for secs, timeout in ((7.0, 7.0), (0.0, None)):
+        (found,) = checkpoints.following("there", 5.0, secs)
+        assert found == ("there", {"min_interval_secs": 5.0, "timeout": timeout})
+
+
 def test_following_yields_new_ones_until_none_comes(tmp_path):
     first = save(tmp_path, 1)
     found = checkpoints.following(str(tmp_path), 0.01, 0.2)
