@@ -33,7 +33,7 @@ def marks_of(page, name):
     """Programs that `make build` runs on the wheel are slow here; most others are broad."""
     if page.parent.name == "howto" and name not in NOT_ON_THE_WHEEL:
         return pytest.mark.slow
-    return () if page.parent.name == "start" else pytest.mark.broad
+    return () if page.name == "install.md" else pytest.mark.broad
 
 
 def programs():

@@ -9,84 +9,48 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("kfac", "model_deploy", "replicate")
 
-# The public names by their first letters: a change of the API is a change of this table.
+# The public names, in full: a change of the API is a change of this table.
 PUBLIC = {
     "kfac": """
-        AsyncInvCovUpdateKfacOpt AsyncUpdateHook
-        ClusterKfacOpt CurvatureConfig CurvatureMatrixVectorProductComputer
-        KfacOptimizer
-        LayerCollection
-        OpQueue OpQueueHook
-        PeriodicInvCovUpdateKfacOpt
-        WorkerRole
-        adaptive async_updates auto_register_layers
-        batch_execute
-        canned cluster curvature_matrix_vector_products
-        data_reader
-        estimator
-        fisher_blocks fisher_factors for_canned
-        graph_layer_collection graph_search
-        keras
-        layer_collection linalg loss_functions
-        op_queue optimizer
-        periodic placement
-        utils
-        worker_roles
+        AsyncInvCovUpdateKfacOpt AsyncUpdateHook ClusterKfacOpt CurvatureConfig
+        CurvatureMatrixVectorProductComputer KfacOptimizer LayerCollection OpQueue
+        OpQueueHook PeriodicInvCovUpdateKfacOpt WorkerRole adaptive async_updates
+        auto_register_layers batch_execute canned cluster curvature_matrix_vector_products
+        data_reader estimator fisher_blocks fisher_factors for_canned graph_layer_collection
+        graph_search keras layer_collection linalg loss_functions op_queue optimizer
+        periodic placement utils worker_roles
     """,
     "model_deploy": """
-        Clone
-        DeployedModel DeploymentConfig DevicePlan
-        GradientReduction
-        SharedPlacement SharedVariables
-        VariablePlacer
-        canonical_device create_clones cross_in_packs
-        deploy device_plan
-        local_devices
-        optimize_clones
-        reduce_over_copies
-        sum_gradients sum_over_copies
+        Clone DeployedModel DeploymentConfig DevicePlan GradientReduction SharedPlacement
+        SharedVariables VariablePlacer canonical_device create_clones cross_in_packs deploy
+        device_plan local_devices optimize_clones reduce_over_copies sum_gradients
+        sum_over_copies
     """,
     "replicate": """
-        AVERAGE_LOSS_METRIC_KEY AllReduce
-        BaselineClassifier BaselineEstimator BaselineRegressor BestExporter BinaryClassHead
-        CheckpointError CheckpointSaverHook CheckpointSaverListener ClusterConfigError
-        ClusterError
-        DNNClassifier DNNEstimator DNNLinearCombinedClassifier DNNLinearCombinedEstimator
-        DNNLinearCombinedRegressor DNNRegressor Difference DynamicLossScale
-        Estimator EstimatorSpec EvalSpec Exporter
-        FeedFnHook FinalExporter FinalOpsHook
-        GLOBAL_VARIABLE_NAME GlobalStepWaiterHook
-        Head
-        InMemoryEvaluatorHook
-        KMeans KMeansClustering
-        LOSS_METRIC_KEY LatestExporter LinearClassifier LinearEstimator LinearRegressor
-        LoggingTensorHook LogisticRegressionHead
-        ModeKeys ModelAverageCustomGetter ModelAverageOptimizer ModelDirInUseError
-        MultiClassHead MultiHead MultiLabelHead
-        NanLossDuringTrainingError NanTensorHook NonFiniteError
-        PoissonRegressionHead ProfilerHook
-        RegressionHead ReplicationCheck RunConfig
-        SecondOrStepTimer SequentialHeadWrapper SessionRunArgs SessionRunContext
-        SessionRunHook SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook
-        SyncReplicasHook
-        TaskType TowerContext TowerOptimizer TrainSpec TrainingInterrupted
-        VocabInfo
-        WarmStartSettings WorkersDifferError
-        add_metrics
-        binary_classification_head
+        AVERAGE_LOSS_METRIC_KEY AllReduce BaselineClassifier BaselineEstimator
+        BaselineRegressor BestExporter BinaryClassHead CheckpointError CheckpointSaverHook
+        CheckpointSaverListener ClusterConfigError ClusterError DNNClassifier DNNEstimator
+        DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor
+        DNNRegressor Difference DynamicLossScale Estimator EstimatorSpec EvalSpec Exporter
+        FeedFnHook FinalExporter FinalOpsHook GLOBAL_VARIABLE_NAME GlobalStepWaiterHook Head
+        InMemoryEvaluatorHook KMeans KMeansClustering LOSS_METRIC_KEY LatestExporter
+        LinearClassifier LinearEstimator LinearRegressor LoggingTensorHook
+        LogisticRegressionHead ModeKeys ModelAverageCustomGetter ModelAverageOptimizer
+        ModelDirInUseError MultiClassHead MultiHead MultiLabelHead
+        NanLossDuringTrainingError NanTensorHook NonFiniteError PoissonRegressionHead
+        ProfilerHook RegressionHead ReplicationCheck RunConfig SecondOrStepTimer
+        SequentialHeadWrapper SessionRunArgs SessionRunContext SessionRunHook
+        SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook SyncReplicasHook
+        TaskType TowerContext TowerOptimizer TrainSpec TrainingInterrupted VocabInfo
+        WarmStartSettings WorkersDifferError add_metrics binary_classification_head
         call_logit_fn check_replication classifier_parse_example_spec current_tower
-        dnn_logit_fn_builder
-        export
-        inputs
-        linear_logit_fn_builder logistic_regression_head
+        dnn_logit_fn_builder export inputs linear_logit_fn_builder logistic_regression_head
         make_early_stopping_hook make_stop_at_checkpoint_step_hook model_average model_table
-        model_to_estimator multi_class_head multi_head multi_label_head
-        per_tower_collection poisson_regression_head prefetch_to_towers
-        read_eval_metrics regression_head regressor_parse_example_spec replicate_model_fn
-        step_seed stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook
-        stop_if_no_increase_hook
-        tpu train_and_evaluate
-        worker_share
+        model_to_estimator multi_class_head multi_head multi_label_head per_tower_collection
+        poisson_regression_head prefetch_to_towers read_eval_metrics regression_head
+        regressor_parse_example_spec replicate_model_fn step_seed stop_if_higher_hook
+        stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook tpu
+        train_and_evaluate worker_share
     """,
 }
 
@@ -109,8 +73,9 @@ def dotted(node):
     """The dotted name that an expression spells, or "" if it is something else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and dotted(node.value):
-        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value)
+        return owner and f"{owner}.{node.attr}"
     return ""
 
 

@@ -1,8 +1,5 @@
 """Tensors that cross between devices in a training step, and the tables of them."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from benchmarks.device_traffic import __main__ as device_traffic
@@ -22,7 +19,6 @@ LOSS = 4
 TOWER_COUNTS = 4
 SLACK = 1024
 """Bytes by which parts may differ, since small pieces are not cut off, and of checks."""
-ROOT = Path(__file__).resolve().parents[3]
 MEASURED = Traffic(
     operations={"CPU:0": 2, "GPU:0": 3},
     crossings=[
@@ -174,13 +170,9 @@ def test_lines_show_bytes_waits_tensors_and_links():
 
 
 @pytest.mark.slow
-def test_program(tmp_path, run_python):
-    data = tmp_path / "found.json"
-    program = "import runpy; runpy.run_module('benchmarks.device_traffic', run_name='__main__')"
-    options = ["--step=clones", "--towers=2", "--details", f"--json={data}"]
-    done = run_python(program, *options, folder=ROOT, quick=True)
-    assert done.code == 0, done.err
-    found = json.loads(data.read_text())["measured"]["clones"]
+def test_program(run_benchmark):
+    options = ["--step=clones", "--towers=2", "--details"]
+    found = run_benchmark("device_traffic", *options, draws=False)["clones"]
     assert found["rounds"] == 0
     assert found["sent"]["GPU>GPU"] == 0
     assert all(each["bytes"] > 1024 for each in found["crossings"])

@@ -1,7 +1,6 @@
 """Memory of K-FAC on one and two GPUs, compared with sizes of the factors."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ CLASSES = 5
 LENET = np.array([76, 32, 801, 64, 64 * (SIDE // 4) ** 2 + 1, 1024, 1025, CLASSES])
 """Rows of the factors of LeNet: patches of 5·5·3 and 5·5·32 entries, and two dense layers."""
 PARAMETERS = FLOAT * int(np.sum(LENET[::2] * LENET[1::2]))
-ROOT = Path(__file__).resolve().parents[3]
 MB = 10**6
 FACTORS = [
     FactorMemory("fc/w/input", 4608, "GPU:1", "GPU:0", 40 * MB, 40 * MB, 3e9),
@@ -130,15 +128,9 @@ def test_lines_of_devices_and_of_factors_in_megabytes():
 
 
 @pytest.mark.slow
-def test_program(tmp_path, run_python):
-    data = tmp_path / "found.json"
-    program = "import runpy; runpy.run_module('benchmarks.kfac_memory', run_name='__main__')"
-    options = ["--network=lenet", "--image_size=12", "--classes=5", f"--json={data}"]
-    towers = ["--towers=1", "--towers=2"]
-    done = run_python(program, *options, *towers, folder=ROOT, quick=True)
-    assert done.code == 0, done.err
-    found = json.loads(data.read_text())["measured"]
+def test_program(run_benchmark):
+    options = ["--network=lenet", "--image_size=12", "--classes=5", "--towers=1", "--towers=2"]
+    found = run_benchmark("kfac_memory", *options, draws=False)
     assert found["settings"]["network"] == "lenet"
     assert set(found["1"]["devices"]) == {"GPU:0"}
     assert set(found["2"]["devices"]) == {"CPU:0", "GPU:0", "GPU:1"}
-    assert "| 2 | GPU:1 |" in done.out
