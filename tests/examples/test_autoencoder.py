@@ -32,16 +32,13 @@ def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
-        autoencoder.model_fn,
-        loss_reduction=v1.losses.Reduction.MEAN,
-        devices=["/cpu:0", "/cpu:1"],
+        autoencoder.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
     spec = model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.TRAIN, {"damping": 0.1})
     (damping,) = [v for v in v1.global_variables() if v.op.name.endswith("damping")]
     with v1.train.MonitoredSession() as session:
         losses, dampings = zip(
-            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)),
-            strict=True,
+            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)), strict=True
         )
     assert losses[-1] < 0.97 * losses[0]
     assert len(set(dampings)) > 2
@@ -62,10 +59,7 @@ def test_predictions_are_images_and_codes_of_registered_layers(graph, evaluate):
 
 @pytest.mark.parametrize(
     ("hidden", "steps", "most"),  # Gray images have a loss of 64 log(2).
-    [
-        ((8,), 2, 64 * np.log(2)),
-        pytest.param(autoencoder.HIDDEN, 10, 25.5, marks=pytest.mark.slow),
-    ],
+    [((8,), 2, 64 * np.log(2)), pytest.param(autoencoder.HIDDEN, 10, 25.5, marks=pytest.mark.slow)],
 )
 def test_program_draws_reconstructions(monkeypatch, tmp_path, capsys, hidden, steps, most):
     monkeypatch.setattr(autoencoder, "HIDDEN", hidden)

@@ -19,9 +19,7 @@ def replicated(mode, features):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
-        gan.model_fn,
-        loss_reduction=v1.losses.Reduction.MEAN,
-        devices=["/cpu:0", "/cpu:1"],
+        gan.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
     return model_fn(tf.constant(features), None, mode, PARAMS)
 

@@ -31,9 +31,7 @@ def test_two_towers_train_with_each_approximation(graph, approx):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
-        rnn.model_fn,
-        loss_reduction=v1.losses.Reduction.MEAN,
-        devices=["/cpu:0", "/cpu:1"],
+        rnn.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
     params = {**PARAMS, "approx": approx}
     spec = model_fn(tf.constant(IMAGES), tf.constant(LABELS), replicate.ModeKeys.TRAIN, params)

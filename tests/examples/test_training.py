@@ -92,10 +92,7 @@ def train(tmp_path, make_settings):
     def run(train_steps, save_every_steps=None):
         modes = []
         settings = make_settings(
-            tmp_path,
-            train_steps=train_steps,
-            eval_every_steps=4,
-            save_every_steps=save_every_steps,
+            tmp_path, train_steps=train_steps, eval_every_steps=4, save_every_steps=save_every_steps
         )
         estimator = training.make_estimator(one_weight(modes), plan(1), settings, {})
         return estimator, training.train_and_evaluate(estimator, data, settings), modes

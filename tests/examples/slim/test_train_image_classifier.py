@@ -56,10 +56,7 @@ def trained(run_program, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lenet")
     flags = [*DIGITS, *ADAM, "--num_clones=2", "--max_number_of_steps=40", "--batch_size=8"]
     done = run_program(
-        "slim.train_image_classifier",
-        *flags,
-        "--moving_average_decay=0.9",
-        f"--train_dir={folder}",
+        "slim.train_image_classifier", *flags, "--moving_average_decay=0.9", f"--train_dir={folder}"
     )
     assert done.code == 0, done.err
     return folder, done.out
