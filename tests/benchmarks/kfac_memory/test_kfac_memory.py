@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.device_traffic.traffic import Crossing
 from benchmarks.kfac_memory import __main__ as kfac_memory
 from benchmarks.kfac_memory import device_memory, training_step
 from benchmarks.kfac_memory.device_memory import DeviceMemory, FactorMemory, Memory
@@ -75,20 +74,6 @@ def test_one_packed_sum_of_each_factor_crosses(two_towers):
         assert two_towers.devices[name].fetched == fetched
         cost = np.sum(LENET[inverse == name] ** 3)
         assert two_towers.devices[name].cost == cost
-
-
-def test_only_sums_between_gpus_are_packed_sums():
-    def crossing(name, source, target):
-        return Crossing(name, "ConcatV2", source, target, 8, (), is_wait=False)
-
-    found = device_memory.packed_sums(
-        [
-            crossing("KFAC/fisher/update_averages/concat:0", "GPU:0", "GPU:1"),
-            crossing("KFAC/fisher/update_averages/concat_1:0", "GPU:0", "CPU:0"),
-            crossing("KFAC/step/mul:0", "GPU:0", "GPU:1"),
-        ]
-    )
-    assert [each.name for each in found] == ["KFAC/fisher/update_averages/concat:0"]
 
 
 def test_sizes_with_the_most_bytes_come_first():

@@ -179,32 +179,29 @@ def cores(seconds, demand=None):
     return Phase(seconds, {"cores": seconds if demand is None else demand})
 
 
+CORES = [cores(1), cores(2)]
+HALF_IDLE = [cores(4, demand=2)]
+SERVED = [Phase(1.0, {}), Phase(0.5, {"server": 0.5})]
+BOTH_WAYS = [Phase(1.0, {"down": 1.0}), Phase(1.0, {"up": 1.0})]
+
+
 @pytest.mark.parametrize(
-    ("number", "available", "expected"), [(1, 1, 3), (2, 2, 3), (2, 1, 6), (3, 2, 4.5), (8, 2, 12)]
+    ("phases", "number", "capacities", "expected"),
+    [
+        (CORES, 1, {"cores": 1}, 3),
+        (CORES, 2, {"cores": 2}, 3),
+        (CORES, 2, {"cores": 1}, 6),
+        (CORES, 3, {"cores": 2}, 4.5),
+        (HALF_IDLE, 2, {"cores": 1}, 4),
+        (HALF_IDLE, 3, {"cores": 1}, 6),
+        (SERVED, 1, {"server": 1}, 1.5),
+        (SERVED, 100, {"server": 1}, 50),
+        (BOTH_WAYS, 50, {"down": 1, "up": 1}, 50),
+    ],
 )
-def test_cores_are_shared(number, available, expected):
-    found = seconds_per_round([Process([cores(1), cores(2)], number)], {"cores": available})
-    assert found == pytest.approx(expected)
-
-
-def test_partly_idle_phases_overlap():
-    half = Process([cores(4, demand=2)], 2)
-    assert seconds_per_round([half], {"cores": 1}) == pytest.approx(4)
-    third = Process([cores(4, demand=2)], 3)
-    assert seconds_per_round([third], {"cores": 1}) == pytest.approx(6)
-
-
-@pytest.mark.parametrize(("number", "expected"), [(1, 1.5), (10, 5.0), (100, 50.0)])
-def test_busy_server_limits_rounds(number, expected):
-    phases = [Phase(1.0, {}), Phase(0.5, {"server": 0.5})]
-    found = seconds_per_round([Process(phases, number)], {"server": 1.0})
-    assert found == pytest.approx(expected, rel=0.02)
-
-
-def test_both_directions_of_a_link_overlap():
-    phases = [Phase(1.0, {"down": 1.0}), Phase(1.0, {"up": 1.0})]
-    found = seconds_per_round([Process(phases, 50)], {"down": 1.0, "up": 1.0})
-    assert found == pytest.approx(50, rel=0.1)
+def test_processes_share_cores_servers_and_links(phases, number, capacities, expected):
+    found = seconds_per_round([Process(phases, number)], capacities)
+    assert found == pytest.approx(expected, rel=0.1 if phases is BOTH_WAYS else 0.02)
 
 
 def test_waiting_processes_wait_for_the_slowest_and_the_closing():

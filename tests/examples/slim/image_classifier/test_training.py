@@ -8,7 +8,6 @@ import model_deploy
 import replicate
 from examples.slim.image_classifier import clones, training
 from examples.slim.image_classifier.data_flags import FlagError
-from examples.slim.image_classifier.fine_tuning import FineTuning
 
 v1 = tf.compat.v1
 WEIGHTS = "net/logits/weights"
@@ -92,21 +91,6 @@ def test_only_variables_of_the_given_scopes_are_trained(train, training_settings
     assert np.abs(estimator.get_variable_value("net/logits/biases")).max() == 0
     slots = [name for name in estimator.get_variable_names() if name.endswith("/Momentum")]
     assert slots == [f"{WEIGHTS}/Momentum"]
-
-
-def test_begins_with_another_model(train, training_settings, capsys):
-    source = train(training_settings(), 3, "source")
-    begun = FineTuning(
-        checkpoint_path=source.model_dir, checkpoint_exclude_scopes="net/logits/biases"
-    )
-    settings = training_settings(fine_tuning=begun, trainable_scopes="net/logits/biases")
-    tuned = train(settings, 1, "tuned")
-    assert "fine-tuning     2 of 3 variables" in capsys.readouterr().out
-    np.testing.assert_array_equal(
-        tuned.get_variable_value(WEIGHTS), source.get_variable_value(WEIGHTS)
-    )
-    train(settings, 2, "tuned")
-    assert "fine-tuning" not in capsys.readouterr().out, "only at the beginning"
 
 
 def test_kfac_treats_all_clones_as_one_batch(train, training_settings, batch):
