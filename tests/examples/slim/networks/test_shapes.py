@@ -94,6 +94,7 @@ def test_shapes_and_parameters_of_the_mobile_network(build):
         (1, 34, 21_797_672),
         (1, 50, 25_557_032),
         (2, 18, 11_687_720),
+        pytest.param(2, 34, 21_795_880, marks=pytest.mark.slow),
         (2, 50, 25_549_352),
     ],
 )
