@@ -95,6 +95,18 @@ def test_group_without_a_kernel_is_on_the_cpu():
     assert {placed[each] for each in operations if each.type == "AssignSubVariableOp"} == {"CPU:0"}
 
 
+def test_free_operations_follow_their_neighbours():
+    with tf.Graph().as_default() as graph:
+        with v1.device("/cpu:0"):
+            batch = v1.placeholder(tf.float32, [None, 3])
+        rows, constant = tf.shape(batch), tf.constant(2.0)
+        with v1.device("/gpu:2"):
+            doubled = batch * constant
+        free = tf.exp(doubled)
+        placed = placement.place(graph.get_operations(), lambda operation: True)
+    assert [placed[each.op] for each in (rows, constant, free)] == ["CPU:0", "GPU:2", "GPU:0"]
+
+
 def find(make, dtype=tf.float32, count=2):
     """The GPU kernel of the operation that `make` builds of some matrices."""
     with tf.Graph().as_default():
