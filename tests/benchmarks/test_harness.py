@@ -102,6 +102,15 @@ def test_record_holds_date_machine_and_versions(tmp_path):
     assert set(found) == {"cores", "date", "load", "measured", "processor", "versions"}
 
 
+def test_bars_show_the_medians(tmp_path):
+    path, drawn = tmp_path / "bars.png", []
+    for value in (1.0, 5.0):
+        groups = {"one": {"x": [1.0, value, value], "y": [3.0]}, "two": {"y": [2.0]}}
+        harness.draw_bars(str(path), groups, "Title", "ratio")
+        drawn.append(path.read_bytes())
+    assert drawn[0] != drawn[1]
+
+
 def test_divide_cpu_sets_logical_devices(monkeypatch):
     made = []
     monkeypatch.setattr(

@@ -33,6 +33,7 @@ def test_tables_of_constants_errors_and_contention():
 
 
 def test_speedups(monkeypatch):
+    assert 1e8 < scaling.copied_bytes_per_second() < 1e12
     monkeypatch.setattr(scaling, "COUNTS", (1, 4, 32))
     curves = scaling.speedups(CONSTANTS, None, 8, 10)
     # Simulated hosts do not share the cores of this machine.

@@ -126,6 +126,13 @@ def reader(folder):
     return v1.train.load_checkpoint(tf.train.latest_checkpoint(str(folder)))
 
 
+def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
+    flags = (*DIGITS, f"--train_dir={tmp_path}", "--learning_rate=1e30", "--batch_size=2")
+    done = run_program("slim.train_image_classifier", *flags)
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert "training diverged" in done.err
+
+
 def write_images(folder):
     """Writes ten images of noise as TFRecords, with labels from 1."""
     images = np.random.RandomState(0).randint(0, 256, (10, 32, 32, 3)).astype(np.uint8)
