@@ -29,13 +29,19 @@ NOT_ON_THE_WHEEL = re.search(
 )[1].split(",")
 
 
+def marks_of(page, name):
+    """Programs that `make build` runs on the wheel are slow here; most others are broad."""
+    if page.parent.name == "howto" and name not in NOT_ON_THE_WHEEL:
+        return pytest.mark.slow
+    return () if page.name == "install.md" else pytest.mark.broad
+
+
 def programs():
-    """The programs of all pages; those that `make build` runs on the wheel are slow here."""
+    """The programs of all pages."""
     for page in PAGES:
         for number, program in enumerate(PROGRAM.findall(page.read_text()), start=1):
             name = f"{page.stem}_{number}.py"
-            is_tried = page.parent.name == "howto" and name not in NOT_ON_THE_WHEEL
-            yield pytest.param(program, id=name, marks=[pytest.mark.slow] * is_tried)
+            yield pytest.param(program, id=name, marks=marks_of(page, name))
 
 
 @pytest.mark.parametrize("program", programs())
@@ -50,55 +56,37 @@ def anchors(page):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if not link.startswith("http"):
-            target, _, anchor = link.partition("#")
-            linked = page.parent / target if target else page
-            assert linked.exists(), link
-            assert not anchor or anchor in anchors(linked), link
+def test_links_lead_somewhere():
+    assert len(LINKING) > 50
+    for page in LINKING:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if not link.startswith("http"):
+                target, _, anchor = link.partition("#")
+                linked = page.parent / target if target else page
+                assert linked.exists(), f"{page}: {link}"
+                assert not anchor or anchor in anchors(linked), f"{page}: {link}"
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_texts_of_images_are_one_line(page):
-    """The site joins lines of such a text without a space."""
-    texts = re.findall(r"!\[([^\]]*)\]\(", page.read_text())
-    assert [text for text in texts if "\n" in text] == []
+def test_images_have_texts_of_one_line_and_papers_have_links():
+    """The site joins lines of an image's text without a space."""
+    for page in LINKING:
+        text = page.read_text()
+        images = re.findall(r"!\[([^\]]*)\]\(", text)
+        assert [image for image in images if "\n" in image] == [], page
+        unlinked = re.sub(r"\[[^\]]*\]\(https://arxiv\.org/[^)]*\)", "", text)
+        assert re.findall(r"arXiv[:\s]\s*\d{4}\.\d{4,5}", unlinked) == [], page
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_papers_on_arxiv_are_links(page):
-    text = re.sub(r"\[[^\]]*\]\(https://arxiv\.org/[^)]*\)", "", page.read_text())
-    assert re.findall(r"arXiv[:\s]\s*\d{4}\.\d{4,5}", text) == []
+NOT_FOR_USERS = r"constructor of the base class is not called|: See there\.|: As there[.,]"
 
 
-NOT_FOR_USERS = (
-    r"constructor of the base class is not called",
-    r": See there\.",
-    r": As there[.,]",
-)
+def test_docstrings_speak_to_users():
+    for package in ("kfac", "model_deploy", "replicate"):
+        for path in (ROOT / package).rglob("*.py"):
+            assert re.findall(NOT_FOR_USERS, path.read_text()) == [], path
 
 
-@pytest.mark.parametrize("package", ["kfac", "model_deploy", "replicate"])
-def test_docstrings_speak_to_users(package):
-    sources = {path: path.read_text() for path in sorted((ROOT / package).rglob("*.py"))}
-    found = [
-        (str(path), words)
-        for path, text in sources.items()
-        for words in NOT_FOR_USERS
-        if re.search(words, text)
-    ]
-    assert found == []
-
-
-NOT_FOR_USERS_OF_MODULES = (
-    r"\w\.py\b",
-    r"\bThis module\b",
-    r"\bCalled by\b",
-    r"^Owns\b",
-    r"policy is `",
-)
+NOT_FOR_USERS_OF_MODULES = r"\w\.py\b|\bThis module\b|\bCalled by\b|^Owns\b|policy is `"
 
 
 def load(path):
@@ -142,13 +130,9 @@ def test_every_name_in_the_reference_has_a_docstring(referenced):
 
 
 def test_texts_about_public_modules_speak_to_users(referenced):
-    found = [
-        (name, words)
-        for name, module in referenced
-        for words in NOT_FOR_USERS_OF_MODULES
-        if module.kind == "module" and re.search(words, module.doc, re.MULTILINE)
-    ]
-    assert found == []
+    modules = {name: found.doc for name, found in referenced if found.kind == "module"}
+    for name, doc in modules.items():
+        assert re.findall(NOT_FOR_USERS_OF_MODULES, doc, re.MULTILINE) == [], name
 
 
 def test_every_class_of_the_reference_has_one_page(referenced):
@@ -165,11 +149,9 @@ def test_every_class_of_the_reference_has_one_page(referenced):
 @pytest.mark.parametrize(
     ("doc", "sentence"),
     [
-        ("Makes a step.", "Makes a step."),
         ("Makes a step,\nin two lines. And more.\n\nArgs:", "Makes a step, in two lines."),
         ("Takes names, e.g. `a.b`, i.e. some. More.", "Takes names, e.g. `a.b`, i.e. some."),
-        ("Means 0.5 of it.", "Means 0.5 of it."),
-        ("No full stop", "No full stop"),
+        ("Means 0.5 without a full stop", "Means 0.5 without a full stop"),
         ("", ""),
     ],
 )
@@ -177,13 +159,10 @@ def test_first_sentence_of_a_docstring(doc, sentence):
     assert public_names.first_sentence(doc) == sentence
 
 
-@pytest.mark.parametrize("package", public_names.PACKAGES)
-def test_names_read_from_the_source_are_those_of_the_package(package):
-    found = public_names.public_names(package)
-    assert sorted(found) == sorted(importlib.import_module(package).__all__)
-
-
-def test_a_name_that_is_not_defined_is_an_error():
+def test_names_read_from_the_source_are_those_of_the_package():
+    for package in public_names.PACKAGES:
+        found = public_names.public_names(package)
+        assert sorted(found) == sorted(importlib.import_module(package).__all__)
     with pytest.raises(LookupError, match=r"kfac has no name nonsense"):
         public_names.definition("kfac", "nonsense")
 

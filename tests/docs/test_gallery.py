@@ -27,13 +27,9 @@ def test_every_row_of_the_examples_and_every_notebook_has_a_card(gallery):
     notebooks = list((ROOT / "docs" / "notebooks").glob("*.py"))
     cards = gallery.cards()
     assert len(rows) > 10
-    assert len(cards) == len(rows) + len(notebooks)
-    assert len({card.name for card in cards}) == len(cards)
+    assert len(cards) == len({card.name for card in cards}) == len(rows) + len(notebooks)
     assert all(card.title and card.text for card in cards)
-
-
-def test_cards_lead_to_files_and_pictures_of_the_project(gallery):
-    cards = {card.name: card for card in gallery.cards()}
+    cards = {card.name: card for card in cards}
     sources = [card.file for card in cards.values() if card.file.startswith("source/")]
     assert len(sources) > 10
     assert all((ROOT / file[len("source/") : -len(".html")]).is_file() for file in sources)

@@ -68,11 +68,11 @@ def test_each_version_is_built_from_its_own_files(build_versions, repository, tm
     ]  # fmt: skip
     assert (repository / "docs" / "conf.py").read_text() == "not committed"
     assert not list(repository.rglob("*.html"))
+    check_lists_of_versions(site)
 
 
-def test_each_page_loads_the_list_of_versions(build_versions, repository, tmp_path):
-    site = tmp_path / "site"
-    build_versions.main([str(site), "v1", "main"], repository)
+def check_lists_of_versions(site):
+    """Each page loads the list, which leads to the pages of all versions."""
     for page in site.glob("*/**/*.html"):
         scripts = re.findall(r'<script defer src="([^"]+)">', page.read_text())
         assert [(page.parent / script).resolve() for script in scripts] == [
@@ -114,20 +114,16 @@ def test_bad_version_is_one_sentence_and_builds_nothing(
     assert not (tmp_path / "site").exists()
 
 
-def test_folder_that_is_no_site_is_kept(build_versions, repository, tmp_path, capsys):
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "notes.txt").touch()
-    assert build_versions.main([str(tmp_path / "work"), "v1"], repository) == 2
-    assert "has files that are no site; name a folder" in capsys.readouterr().err
-    assert (tmp_path / "work" / "notes.txt").exists()
-
-
-def test_second_build_leaves_nothing_of_the_first(build_versions, repository, tmp_path):
+def test_build_replaces_another_site_and_nothing_else(build_versions, repository, tmp_path, capsys):
     site = tmp_path / "site"
     build_versions.main([str(site), "v1"], repository)
     build_versions.main([str(site), "main"], repository)
     assert not (site / "v1").exists()
     assert (site / "main" / "index.html").exists()
+    (tmp_path / "notes.txt").touch()
+    assert build_versions.main([str(tmp_path), "v1"], repository) == 2
+    assert "has files that are no site; name a folder" in capsys.readouterr().err
+    assert (tmp_path / "notes.txt").exists()
 
 
 def test_failed_build_names_the_version(build_versions, repository, tmp_path, capfd):
@@ -139,29 +135,14 @@ def test_failed_build_names_the_version(build_versions, repository, tmp_path, ca
     )
 
 
-def write_project(folder, unreleased):
-    (folder / "pyproject.toml").write_text('[project]\nname = "a"\nversion = "1.2.3"\n')
-    (folder / "CHANGELOG.md").write_text(
-        f"# Changelog\n\n## [Unreleased]\n{unreleased}\n## [1.2.3] - 2020-01-01\n\n- All of it.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("unreleased", "line"),
-    [
-        (
-            "\n### Added\n\n- A name.\n",
-            "Version 1.2.3 and [later changes](changelog.md#unreleased)",
-        ),
-        ("", "[Version 1.2.3](changelog.md)"),
-    ],
-)
-def test_start_page_names_the_version(unreleased, line, release, tmp_path):
-    write_project(tmp_path, unreleased)
-    assert release.version_line(tmp_path) == line
-
-
-def test_project_without_a_version_is_an_error(release, tmp_path):
+def test_start_page_names_the_version(release, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\nversion = "1.2.3"\n')
+    later = "Version 1.2.3 and [later changes](changelog.md#unreleased)"
+    for unreleased, line in (("\n- A name.\n", later), ("", "[Version 1.2.3](changelog.md)")):
+        (tmp_path / "CHANGELOG.md").write_text(
+            f"# Changelog\n\n## [Unreleased]\n{unreleased}\n## [1.2.3] - 2020-01-01\n\n- All.\n"
+        )
+        assert release.version_line(tmp_path) == line
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(LookupError, match="has no line 'version ="):
         release.release_of(tmp_path)

@@ -2,17 +2,26 @@
 
 import contextlib
 import io
+import json
+import os
+import pathlib
 import re
 import runpy
+import subprocess
 import sys
 import warnings
 from typing import NamedTuple
 from unittest import mock
 
+import numpy as np
 import pytest
 from absl.testing import flagsaver
 
-from examples import cli  # noqa: F401  # Its flag --help outlives the programs that use it.
+from examples import cli, mnist  # The flag --help of `cli` outlives the programs that use it.
+from replicate.launch.plan import free_ports
+
+ROOT = pathlib.Path(__file__).parents[2]
+ROLES = ("chief", "worker", "ps")
 
 
 class Done(NamedTuple):
@@ -31,6 +40,77 @@ class Done(NamedTuple):
         listed = re.findall(r"^  --(?:\[no\])?(\w+): ((?:.|\n(?!  -))*)", self.out, re.MULTILINE)
         found = {name: re.search(r"\(default: '(.*?)'\)", about) for name, about in listed}
         return {name: default and default[1] for name, default in found.items()}
+
+
+@pytest.fixture(scope="session")
+def noise():
+    """Makes images of noise with labels, the same ones in each call."""
+
+    def make(rows, side=8):
+        random = np.random.RandomState(0)
+        images = random.rand(rows, side, side, 1).astype(np.float32)
+        return mnist.Examples(images, random.randint(0, 10, rows).astype(np.int32))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_settings():
+    """Makes settings of a run of three steps in a model directory; a test chooses some itself."""
+
+    def make(model_dir="unused", **chosen):
+        settings = {
+            "data_dir": None,
+            "num_towers": None,
+            "devices": None,
+            "batch_size": 8,
+            "train_steps": 3,
+            "eval_every_steps": 3,
+            "save_every_steps": None,
+            "seed": 1,
+            "progress": "off",
+        }
+        return cli.RunSettings(model_dir=str(model_dir), **{**settings, **chosen})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run_cluster():
+    """Runs `examples.<name>` as all roles of a cluster; returns what each of them printed.
+
+    A role has its own flags, and its TF_CONFIG unless these flags tell of the cluster.
+    """
+
+    def run(name, flags, own_flags=None):
+        addresses = {
+            role: [f"127.0.0.1:{port}"] for role, port in zip(ROLES, free_ports(3), strict=True)
+        }
+        outside = {key: v for key, v in os.environ.items() if not key.lower().endswith("_proxy")}
+        command = [sys.executable, "-m", f"examples.{name}", *flags]
+        children = {}
+        try:
+            for role in ROLES:
+                task = {"cluster": addresses, "task": {"type": role, "index": 0}}
+                told = {} if own_flags else {"TF_CONFIG": json.dumps(task)}
+                children[role] = subprocess.Popen(
+                    [*command, *(own_flags(role, addresses) if own_flags else ())],
+                    cwd=ROOT,
+                    env={**outside, **told},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            ended = {role: child.communicate(timeout=240) for role, child in children.items()}
+        finally:
+            for child in children.values():
+                child.kill()
+                child.wait()
+        for role, child in children.items():
+            assert child.returncode == 0, f"{role}: {ended[role][1][-3000:]}"
+        return {role: out for role, (out, _) in ended.items()}
+
+    return run
 
 
 @pytest.fixture(autouse=True, scope="module")

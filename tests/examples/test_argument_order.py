@@ -54,10 +54,7 @@ def test_mixture_is_refused_with_both_orders(args, named, wrong):
         train(*args, **named)
 
 
-def test_missing_argument_is_python_s_own_error():
+def test_decorated_function_keeps_its_name_text_and_errors():
     with pytest.raises(TypeError, match="num_epochs"):
         train("D")
-
-
-def test_decorated_function_keeps_its_name_and_text():
     assert (train.__name__, train.__doc__) == ("train", "Returns what it was given.")

@@ -18,15 +18,6 @@ v1 = tf.compat.v1
 IMAGES = np.random.RandomState(0).rand(12, 4, 4, 1).astype(np.float32)
 
 
-def test_shapes_and_blocks(graph):
-    layers = kfac.LayerCollection()
-    model = autoencoder.build_model(tf.constant(IMAGES), layers)
-    assert model.codes.shape.as_list() == [12, 2]
-    assert model.logits.shape.as_list() == [12, 16]
-    assert len(v1.trainable_variables()) == 16
-    assert set(layers.registered_variables) == set(v1.trainable_variables())
-
-
 def test_loss_is_the_cross_entropy_summed_over_pixels(graph, evaluate):
     logits = np.random.RandomState(1).randn(12, 16).astype(np.float32)
     loss = evaluate(autoencoder.mean_loss(tf.constant(logits), tf.constant(IMAGES)))
@@ -35,27 +26,30 @@ def test_loss_is_the_cross_entropy_summed_over_pixels(graph, evaluate):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
+@pytest.mark.broad
 def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
     monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
-        autoencoder.model_fn,
-        loss_reduction=v1.losses.Reduction.MEAN,
-        devices=["/cpu:0", "/cpu:1"],
+        autoencoder.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
     spec = model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.TRAIN, {"damping": 0.1})
     (damping,) = [v for v in v1.global_variables() if v.op.name.endswith("damping")]
     with v1.train.MonitoredSession() as session:
         losses, dampings = zip(
-            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)),
-            strict=True,
+            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)), strict=True
         )
     assert losses[-1] < 0.97 * losses[0]
     assert len(set(dampings)) > 2
 
 
-def test_predictions_are_images_and_codes(graph, evaluate):
+def test_predictions_are_images_and_codes_of_registered_layers(graph, evaluate):
+    layers = kfac.LayerCollection()
+    autoencoder.build_model(tf.constant(IMAGES), layers)
+    assert len(v1.trainable_variables()) == 16
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+    v1.get_variable_scope().reuse_variables()
     spec = autoencoder.model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.PREDICT, {})
     found = evaluate(spec.predictions)
     assert found["image"].shape == IMAGES.shape
@@ -63,37 +57,22 @@ def test_predictions_are_images_and_codes(graph, evaluate):
     assert 0 < found["image"].min() < found["image"].max() < 1
 
 
-def test_program_draws_reconstructions(monkeypatch, tmp_path, capsys):
-    """With fewer layers than the program has by itself."""
-    monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
+@pytest.mark.parametrize(
+    ("hidden", "steps", "most"),  # Gray images have a loss of 64 log(2).
+    [((8,), 2, 64 * np.log(2)), pytest.param(autoencoder.HIDDEN, 10, 25.5, marks=pytest.mark.slow)],
+)
+def test_program_draws_reconstructions(monkeypatch, tmp_path, capsys, hidden, steps, most):
+    monkeypatch.setattr(autoencoder, "HIDDEN", hidden)
     with flagsaver.flagsaver():
         autoencoder.define_flags()
-        flags = ("--train_steps=2", "--eval_every_steps=2", "--num_towers=1", "--progress=off")
-        autoencoder.FLAGS(["autoencoder", f"--model_dir={tmp_path}", *flags])
+        flags = (f"--train_steps={steps}", f"--eval_every_steps={steps}", "--batch_size=128")
+        flags += ("--num_towers=1", "--progress=off", f"--model_dir={tmp_path}")
+        autoencoder.FLAGS(["autoencoder", *flags])
         autoencoder.main()
     out = capsys.readouterr().out
+    assert "128 = 1 x 128" in out
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+) error", out)]
     assert len(losses) == 2
-    assert max(losses) < 64 * np.log(2)  # that of gray images
+    assert max(losses) < most
     assert f"{tmp_path}/autoencoder.png\n" in out
-    assert (tmp_path / "autoencoder.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.slow
-def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):
-    done = run_program(
-        "autoencoder",
-        f"--model_dir={tmp_path}",
-        "--train_steps=10",
-        "--eval_every_steps=10",
-        "--batch_size=128",
-        "--num_towers=1",
-        "--progress=off",
-    )
-    assert done.code == 0, done.err
-    assert "128 = 1 x 128" in done.out
-    train, test = re.findall(r"loss ([\d.]+) error", done.out)
-    assert float(train) < 25
-    assert float(test) < 25.5
-    assert f"{tmp_path}/autoencoder.png\n" in done.out
     assert (tmp_path / "autoencoder.png").read_bytes()[:4] == b"\x89PNG"

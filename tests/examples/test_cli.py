@@ -47,66 +47,33 @@ runpy.run_module("small", run_name="__main__", alter_sys=True)
 """
 
 
-def test_success_exits_with_0(tmp_path):
-    done = run_program(tmp_path, "print(flags.FLAGS.number)", "--number=5")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
-
-
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag):
-    done = run_program(tmp_path, "print('ran')", flag)
-    assert done.returncode == 0
-    assert "Prints a number." in done.stdout
-    assert "--number" in done.stdout
-    assert "ran" not in done.stdout
-    assert done.stderr == ""
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("body", "arguments", "code", "out", "err"),
     [
-        (["--number=x"], "'x'; it takes a non-negative integer"),
-        (["--number=-1"], "-1"),
-        (["--numbr=1"], "numbr"),
-        ([f"--numbe{'x' * 5000}"], "Unknown command line flag: --numbexxx"),
-        (["--nohelp=1"], "--nohelp=1 does not take an argument"),
-        (["--number=\x7f"], r"--number=\x7f"),
-        (["stray"], "stray"),
+        ("print(flags.FLAGS.number)", "--number=5", 0, "5", ""),
+        ("", "--help", 0, "Prints a number.", ""),
+        ("", "-h", 0, "--number", ""),
+        ("", "--number=x", 2, "", "'x'; it takes a non-negative integer"),
+        ("", "stray", 2, "", "stray"),
+        ("with cli.bad_input():\n    raise ValueError('a\\nb')", "", 2, "", "small: a b"),
+        ("with cli.bad_input():\n    raise OSError('a\\nb')", "", 2, "", "small: a b"),
+        ("raise KeyboardInterrupt", "", 130, "", "stopped before training began"),
     ],
 )
-def test_wrong_arguments_get_one_line_and_exit_code_2(tmp_path, arguments, message):
-    done = run_program(tmp_path, "print('ran')", *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-
-
-@pytest.mark.parametrize("error", ["ValueError", "OSError"])
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, error):
-    body = f"with cli.bad_input():\n    raise {error}('first\\nsecond')"
-    done = run_program(tmp_path, body)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "small: first second\n"
+def test_program_ends_with_a_code_and_one_line(tmp_path, body, arguments, code, out, err):
+    done = run_program(tmp_path, body or "print('ran')", *arguments.split())
+    assert done.returncode == code
+    assert out in done.stdout
+    assert "ran" not in done.stdout
+    assert done.stderr.count("\n") == bool(err)
+    assert err in done.stderr
+    assert not (out and err)
 
 
 def test_other_errors_are_bugs_with_a_traceback_and_exit_code_1(tmp_path):
     done = run_program(tmp_path, "raise ValueError('a bug')")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
-
-
-def test_an_interrupt_before_training_is_one_line_and_exit_code_130(tmp_path):
-    done = run_program(tmp_path, "raise KeyboardInterrupt")
-    assert done.returncode == 130
-    assert done.stderr.count("\n") == 1
-
-
-def test_fail_uses_the_given_code(capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.fail("training\n diverged", cli.DIVERGED)
-    assert caught.value.code == 3
-    assert capsys.readouterr().err.endswith(": training diverged\n")
 
 
 def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
@@ -118,19 +85,6 @@ def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
     assert "it lacks layer0/weights, layer1/weights," in line
     assert line.endswith("layer499/weights. Take another --model_dir.\n")
     assert " … layer" in line
-
-
-def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
-    cli.show("model", "one\ntwo")
-    cli.show("batch", 128)
-    model, rest, batch = capsys.readouterr().out.splitlines()
-    assert model.index("one") == rest.index("two") == batch.index("128")
-
-
-@pytest.mark.slow
-def test_tensorflow_is_imported_silently(tmp_path):
-    done = run_program(tmp_path, "cli.import_tensorflow()\nprint('tensorflow' in sys.modules)")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
 TALKING = """
@@ -145,23 +99,19 @@ compat.v1.logging.ERROR = "errors only"
 """
 
 
-def test_lines_of_an_import_are_hidden(tmp_path, monkeypatch):
+def test_lines_of_an_import_are_hidden_unless_it_fails(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
     (tmp_path / "tensorflow.py").write_text(TALKING)
     done = run_program(tmp_path, "cli.import_tensorflow()")
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\nerrors only\n", "")
-
-
-def test_errors_of_an_import_are_shown(tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
     done = run_program(tmp_path, "cli.import_tensorflow()")
     assert done.returncode == 1
     assert "why it failed" in done.stderr
 
 
-@pytest.mark.parametrize("code", [143, 0])
-def test_a_program_ends_at_once_while_a_call_hangs(code):
-    program = f"""
+def test_a_program_ends_at_once_while_a_call_hangs():
+    program = """
 import sys
 from unittest import mock
 from examples import cli
@@ -170,7 +120,7 @@ def main():
     module = "replicate.estimator.cluster.server_session"
     sys.modules[module] = mock.Mock()  # It says that a call hangs.
     print("done")
-    sys.exit({code})
+    sys.exit(143)
 
 import atexit
 atexit.register(print, "the interpreter's own way")
@@ -180,7 +130,7 @@ cli.run(main)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (code, "done\n")
+    assert (done.returncode, done.stdout) == (143, "done\n")
 
 
 def test_a_call_that_hangs_in_the_runtime_is_seen(monkeypatch):
@@ -210,59 +160,64 @@ def run_flags():
         yield flags.FLAGS
 
 
-def test_read_returns_the_defaults_of_the_program(run_flags):
+def test_flags_have_the_defaults_of_the_program_or_the_given_values(run_flags):
     run_flags(["program"])
     settings = cli.read_run_flags()
     assert (settings.model_dir, settings.batch_size) == ("here", 6)
     assert (settings.train_steps, settings.eval_every_steps) == (5, 4)
     assert settings.num_towers is settings.devices is settings.save_every_steps is None
+    assert (settings.profile_steps, settings.dry_run, settings.steal) == (None, False, False)
+    assert run_flags["limit"].value is None
+    assert run_flags["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."
+    names = {flag.name for flag in run_flags.get_key_flags_for_module(__name__)}
+    assert {"model_dir", "batch_size", "rate", "momentum"} <= names
 
-
-def test_read_returns_the_given_values(run_flags):
     run_flags(["program", "--devices=/cpu:0,/cpu:1", "--save_every_steps=3", "--progress=off"])
     settings = cli.read_run_flags()
     assert settings.devices == ["/cpu:0", "/cpu:1"]
     assert (settings.save_every_steps, settings.progress) == (3, "off")
-    assert (settings.profile_steps, settings.dry_run, settings.steal) == (None, False, False)
     run_flags(["program", "--profile_steps=20:24", "--dry_run", "--steal"])
     settings = cli.read_run_flags()
     assert (settings.profile_steps, settings.dry_run, settings.steal) == ((20, 24), True, True)
 
 
-def test_the_flags_are_listed_as_those_of_the_caller(run_flags):
-    names = {flag.name for flag in run_flags.get_key_flags_for_module(__name__)}
-    assert {"model_dir", "batch_size", "rate", "momentum"} <= names
+WRONG = {
+    "rate": ("0", "nan", "inf"),
+    "limit": ("-1",),
+    "momentum": ("1", "nan"),
+    "seed": ("x", "9223372036854775807"),
+    "profile_steps": ("20",),
+    "batch_size": ("65537",),
+    "hidden_units": ("8,70000", "9" * 5000),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_numbers_out_of_range_are_refused(run_flags, name):
+    for value in WRONG[name]:
+        with pytest.raises(flags.IllegalFlagValueError, match=name):
+            run_flags(["program", f"--{name}={value}"])
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("argument", "message"),
     [
-        "rate=0",
-        "rate=nan",
-        "rate=inf",
-        "limit=-1",
-        "momentum=1",
-        "momentum=nan",
-        "seed=x",
-        "profile_steps=20",
-        "batch_size=65537",
-        "seed=9223372036854775807",
-        "hidden_units=8,70000",
-        f"hidden_units={'9' * 5000}",
+        ("--number=-1", "number=-1"),
+        ("--numbr=1", "Unknown command line flag 'numbr'"),
+        (f"--numbe{'x' * 5000}", "Unknown command line flag: --numbexxx"),
+        ("--nohelp=1", "--nohelp=1 does not take an argument"),
+        ("--number=\x7f", r"--number=\x7f"),
     ],
 )
-def test_numbers_out_of_range_are_refused(run_flags, wrong):
-    with pytest.raises(flags.IllegalFlagValueError, match=wrong.partition("=")[0]):
-        run_flags(["program", f"--{wrong}"])
-
-
-def test_a_limit_may_be_absent(run_flags):
-    run_flags(["program"])
-    assert run_flags["limit"].value is None
-
-
-def test_learning_rate_help_lists_the_default_of_each_optimizer(run_flags):
-    assert run_flags["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."
+def test_wrong_argument_is_one_line(monkeypatch, capsys, argument, message):
+    monkeypatch.setattr(sys, "argv", ["program", argument])
+    with flagsaver.flagsaver():
+        flags.DEFINE_integer("number", 3, "What to print.", 0)
+        with pytest.raises(SystemExit) as end:
+            cli.parse_flags()
+    line = capsys.readouterr().err
+    assert (end.value.code, line.count("\n")) == (2, 1)
+    assert message in line
 
 
 @pytest.fixture
@@ -278,66 +233,46 @@ def unused(**changes):
     return cli.flags_without_effect(["damping", "automatic"], **need)
 
 
-def test_flags_not_given_are_never_reported(two_flags):
+def test_given_flags_without_effect_are_refused(two_flags):
     two_flags(["program"])
     assert unused() == []
     cli.refuse_unused_flags(unused(), unused())
-
-
-def test_given_flags_without_effect_are_reported(two_flags):
     two_flags(["program", "--damping=0.1", "--noautomatic"])
     assert unused() == [
         "--damping=0.1 has no effect without --optimizer=kfac",
         "--noautomatic has no effect without --optimizer=kfac",
     ]
     assert unused(met=True) == []
+    with pytest.raises(ValueError, match=r"=kfac; --noautomatic has .*; --x is unused: leave out"):
+        cli.refuse_unused_flags(unused(), [], ["--x is unused"])
 
 
-def test_refusal_lists_all_unused_flags_and_a_remedy(two_flags):
-    two_flags(["program", "--damping=2"])
-    expected = "--damping=2.0 has no effect without kfac; --x has no effect without y: leave out"
-    with pytest.raises(ValueError, match=expected):
-        cli.refuse_unused_flags(unused(needs="kfac"), [], ["--x has no effect without y"])
-
-
-def test_a_new_directory_is_made_and_may_change_its_purpose_without_checkpoints(tmp_path):
+def test_directory_may_change_its_purpose_without_checkpoints(tmp_path):
     folder = tmp_path / "a" / "b"
     cli.claim_model_dir(str(folder), "one")
     cli.claim_model_dir(str(folder), "another")
     assert [path.name for path in folder.iterdir()] == ["trained_for.txt"]
-
-
-def test_checkpoints_keep_their_purpose(tmp_path):
-    cli.claim_model_dir(str(tmp_path), "one")
-    (tmp_path / "checkpoint").touch()
-    cli.claim_model_dir(str(tmp_path), "one")
-    with pytest.raises(ValueError, match=f"{tmp_path} holds checkpoints of one, and .* another"):
-        cli.claim_model_dir(str(tmp_path), "another")
-    assert (tmp_path / "trained_for.txt").read_text() == "one"
-
-
-def test_a_directory_of_another_machine_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match="--model_dir=gs://x/y must be a directory of this machine"
-    ):
-        cli.claim_model_dir("gs://x/y", "one")
-    assert not list(tmp_path.iterdir())
+    (folder / "checkpoint").touch()
+    cli.claim_model_dir(str(folder), "another")
+    with pytest.raises(ValueError, match=f"{folder} holds checkpoints of another, and .* is one"):
+        cli.claim_model_dir(str(folder), "one")
+    assert (folder / "trained_for.txt").read_text() == "another"
 
 
 @pytest.mark.parametrize(
-    ("below", "text"),
+    ("model_dir", "text"),
     [
-        ("", " is a file, and must be a directory. Give another path"),
-        ("below", ".* cannot be written"),
+        ("file", " is a file, and must be a directory. Give another path"),
+        ("file/below", ".* cannot be written"),
+        ("gs://x/y", " must be a directory of this machine"),
     ],
 )
-def test_a_file_is_refused_and_left_alone(tmp_path, below, text):
-    path = tmp_path / "file"
-    path.write_text("precious")
-    with pytest.raises(ValueError, match=f"--model_dir={path / below}{text}"):
-        cli.claim_model_dir(str(path / below), "one")
-    assert path.read_text() == "precious"
+def test_no_directory_of_this_machine_is_refused(tmp_path, monkeypatch, model_dir, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ValueError, match=f"--model_dir={model_dir}{text}"):
+        cli.claim_model_dir(model_dir, "one")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
 
 @pytest.fixture(params=["local", "of_tensorflow"])
@@ -372,13 +307,9 @@ def test_record_config_writes_all_settings(tmp_path):
     assert found["run_config"]["cluster"] == {"chief": 1, "worker": 2}
 
 
-def test_resuming_with_equal_settings_leaves_one_config(record):
-    record(0, rate=1)
-    assert record(100, rate=1) == {"config.json": {"rate": 1}}
-
-
 def test_previous_config_is_kept_under_the_step_it_reached(record):
     record(0, rate=1)
+    assert record(100, rate=1) == {"config.json": {"rate": 1}}
     record(100, rate=2)
     found = record(250, rate=3)
     assert found == {
@@ -429,25 +360,14 @@ def test_an_error_is_one_line(capsys, error, code, message):
     assert capsys.readouterr().err.endswith(f": {message}\n")
 
 
-@pytest.mark.parametrize(
-    ("stop", "code"),
-    [
-        (replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7"), 143),
-        (KeyboardInterrupt(), 130),
-    ],
-    ids=["SIGTERM", "Ctrl-C"],
-)
-def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys, stop, code):
-    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
-        raise stop
-    assert end.value.code == code
-    printed = capsys.readouterr().out
-    assert "runs/model.ckpt-7" in printed
-    assert "go on with" in printed
-
-
-def test_bugs_and_good_endings_pass():
-    with cli.training_errors(Trained()):
-        pass
+def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys):
+    signalled = replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7")
+    for stop, code in ((signalled, 143), (KeyboardInterrupt(), 130)):
+        with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+            raise stop
+        assert end.value.code == code
+        saved, command = capsys.readouterr().out.splitlines()
+        assert saved.split() == ["saved", "runs/model.ckpt-7"]
+        assert command.startswith("go on with      ")
     with pytest.raises(ZeroDivisionError), cli.training_errors(Trained()):
         raise ZeroDivisionError

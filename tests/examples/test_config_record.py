@@ -6,6 +6,7 @@ import tensorflow as tf
 import replicate
 from examples import cli
 from examples.config_record import ConfigRecord
+from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.claim import claim_lease
 
 v1 = tf.compat.v1
@@ -40,7 +41,8 @@ def test_the_configuration_is_written_when_training_begins(train, tmp_path):
     assert json.loads((tmp_path / "config-1.json").read_text())["rate"] == 1
 
 
-def test_a_refused_job_leaves_the_configuration(train, tmp_path):
+def test_a_refused_job_leaves_the_configuration(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_lease, "RENEW_SECS", 0.05)
     (tmp_path / "config.json").write_text("of the job that trains")
     lease = claim_lease(str(tmp_path))
     try:

@@ -1,14 +1,10 @@
-"""The main program, judged by its exit code and the lines that it prints.
-
-Ctrl-C is tested in a process of its own, the rest inside the test process.
-"""
+"""The main program, judged by its exit code and the lines that it prints."""
 
 import contextlib
 import json
 import pathlib
 import re
 import socket
-import struct
 import threading
 
 import pytest
@@ -24,40 +20,28 @@ SHORT = ("--train_steps=3", "--eval_every_steps=3", "--batch_size=32", "--progre
 FIRST_ORDER = "--optimizer=momentum"
 
 
-@pytest.mark.parametrize("below", ["", "/below"])
-def test_a_model_dir_that_is_a_file_is_refused(run_program, tmp_path, below):
-    path = tmp_path / "file"
-    path.write_text("precious")
-    done = run_program("convnet", f"--model_dir={path}{below}", *SHORT)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1
-    assert f"--model_dir={path}" in done.err
-    assert path.read_text() == "precious"
-
-
 def test_a_run_continues_until_it_is_complete(run_program, tmp_path, own_log):
     model_dir = tmp_path / "model"
     again = (f"--model_dir={model_dir}", *SHORT, FIRST_ORDER)
-    first = run_program("convnet", *again)
+    first = run_program("convnet", *again, "--final_learning_rate=0.001")
     assert first.code == 0, first.err
     assert not [record for record in own_log.records if record.levelname == "WARNING"]
     assert "towers          2: /device:CPU:0 /device:CPU:1" in first.err
     assert "32 = 2 x 16" in first.out
+    assert "rate=0.05 final_learning_rate=0.001 momentum=0.9 decay_steps=3" in first.out
     assert re.search(r"conv1/weights +5x5x1x16 ", first.err)
     assert "6 variables, 7,482 parameters" in first.err
     assert f"none in {model_dir}: starting at step 0" in first.out
     assert evaluated_steps(first.out) == ["3"]
-    assert re.search(r"^train accuracy +[01]\.\d{3}$", first.out, re.MULTILINE)
-    assert re.search(r"^test accuracy +[01]\.\d{3}$", first.out, re.MULTILINE)
+    assert all(0 <= float(accuracy) <= 1 for accuracy in accuracies(first.out))
     assert f"{model_dir}/model.ckpt-3\n" in first.out
 
-    picture = (model_dir / "curves.png").read_bytes()
-    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", picture[16:24]) == (1200, 540)
+    assert (model_dir / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
     second = run_program("convnet", *again, "--train_steps=7")
     assert second.code == 0, second.err
     assert f"{model_dir}/model.ckpt-3: continuing at step 3" in second.out
+    assert " learning_rate=0.05 momentum=0.9\n" in second.out
     assert evaluated_steps(second.out) == ["6", "7"]
     assert f"{model_dir}/model.ckpt-7\n" in second.out
 
@@ -76,7 +60,9 @@ def evaluated_steps(text):
 
 
 def accuracies(text):
-    return re.findall(r"^(?:train|test) accuracy +(\S+)$", text, re.MULTILINE)
+    found = re.findall(r"^(?:train|test) accuracy +([01]\.\d{3})$", text, re.MULTILINE)
+    assert len(found) == 2
+    return found
 
 
 def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
@@ -87,36 +73,7 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     assert "Traceback" not in done.err
 
 
-INTERRUPTED = """
-import os, runpy, signal, sys
-
-def write_and_interrupt(text):
-    if "step/s" in text:
-        sys.stderr.write = write
-        os.kill(os.getpid(), signal.SIGINT)
-    return write(text)
-
-write, sys.stderr.write = sys.stderr.write, write_and_interrupt
-runpy.run_module("examples.convnet", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.slow
-def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
-    model_dir = tmp_path / "model"
-    flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
-    flags += (FIRST_ORDER, "--num_towers=1")
-    done = run_python(INTERRUPTED, f"--model_dir={model_dir}", *flags, folder=ROOT, quick=True)
-    assert done.code == 130, done.err
-    assert "Traceback" not in done.err
-    assert "WARNING" not in done.err
-    assert f"none in {model_dir}: starting at step 0" in done.out
-    (saved,) = re.findall(r"saved +(\S+)", done.out)
-    assert saved.startswith(f"{model_dir}/model.ckpt-")
-    assert pathlib.Path(f"{saved}.index").exists()
-    assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in done.out
-
-
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "flags",
     [
@@ -175,7 +132,7 @@ def greet_all(server):
                 line.sendall(b"\0")
 
 
-@pytest.mark.parametrize("strategy", ["chief_worker", "dedicated_workers", "shared", None])
+@pytest.mark.parametrize("strategy", ["dedicated_workers", None])
 def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypatch, strategy):
     """The chief of three workers builds its graph, up to the optimizer."""
 
@@ -198,10 +155,3 @@ def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypat
         assert run_program("convnet", *flags, *chosen).code == 0
         server.shutdown(socket.SHUT_RDWR)
     assert made == [kfac.WorkerRole(strategy or "chief_worker", num_workers=3, task_index=0)]
-
-
-def test_final_values_are_settings_only_if_they_are_given(run_program, tmp_path):
-    flags = ("--optimizer=momentum", "--final_learning_rate=0.001", "--num_towers=1")
-    done = run_program("convnet", f"--model_dir={tmp_path}", *SHORT, *flags)
-    assert done.code == 0, done.err
-    assert "learning_rate=0.05 final_learning_rate=0.001 momentum=0.9 decay_steps=3" in done.out

@@ -34,7 +34,8 @@ def model_dir(tmp_path):
     return tmp_path
 
 
-def test_read_finds_every_scalar_of_training_and_evaluations(model_dir):
+def test_read_finds_every_scalar_of_all_files(model_dir):
+    write_events(model_dir / "eval_test", "accuracy", [(6, 0.875)])  # Of a continued run.
     found = curves.read(str(model_dir))
     assert set(found) == {
         ("batch", "loss"),
@@ -44,45 +45,33 @@ def test_read_finds_every_scalar_of_training_and_evaluations(model_dir):
     }
     np.testing.assert_array_equal(found["batch", "loss"].steps, [1, 2, 3])
     np.testing.assert_array_equal(found["batch", "loss"].values, [2.5, 0.5, 0.25])
-    np.testing.assert_array_equal(found["test", "accuracy"].values, [0.75])
+    np.testing.assert_array_equal(found["test", "accuracy"].steps, [3, 6])
+    np.testing.assert_array_equal(found["test", "accuracy"].values, [0.75, 0.875])
 
 
 def test_read_keeps_every_point_of_a_long_run(tmp_path):
-    write_events(tmp_path, "loss", [(step, 1.0 / step) for step in range(1, 20_001)])
-    assert len(curves.read(str(tmp_path))["batch", "loss"].steps) == 20_000
+    write_events(tmp_path, "loss", [(step, 1.0 / step) for step in range(1, 12_001)])
+    assert len(curves.read(str(tmp_path))["batch", "loss"].steps) == 12_000
 
 
-def test_read_joins_the_files_of_a_continued_run(model_dir):
-    write_events(model_dir / "eval_test", "accuracy", [(6, 0.875)])
-    found = curves.read(str(model_dir))
-    np.testing.assert_array_equal(found["test", "accuracy"].steps, [3, 6])
-
-
-def test_draw_shows_the_given_metric(model_dir, tmp_path):
+def test_pictures_of_1200_by_540_pixels_show_metrics_and_runs(model_dir, tmp_path):
     write_events(model_dir / "eval_test", "error", [(3, 0.5), (4, 0.25)])
-    pictures = [tmp_path / "accuracy.png", tmp_path / "error.png"]
-    for picture in pictures:
-        curves.draw(curves.read(str(model_dir)), str(picture), "A title", picture.stem)
-    assert pictures[0].read_bytes() != pictures[1].read_bytes()
-
-
-@pytest.mark.parametrize("present", ["all", "none"])
-def test_draw_writes_a_png_of_1200_by_540_pixels(model_dir, tmp_path, present):
-    path = tmp_path / "curves.png"
-    curves.draw(curves.read(str(model_dir)) if present == "all" else {}, str(path), "A title")
-    content = path.read_bytes()
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", content[16:24]) == (1200, 540)
-
-
-def test_comparison_shows_all_runs(model_dir, tmp_path):
     write_events(model_dir / "eval_train", "loss", [(3, 0.25)])
     found = curves.read(str(model_dir))
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    curves.compare({"this": found}, str(one), "A title")
-    curves.compare({"this": found, "that": found}, str(two), "A title")
-    assert struct.unpack(">II", two.read_bytes()[16:24]) == (1200, 540)
-    assert one.read_bytes() != two.read_bytes()
+    picture = tmp_path / "curves.png"
+    drawn = []
+    for draw in (
+        lambda: curves.draw(found, str(picture), "A title"),
+        lambda: curves.draw(found, str(picture), "A title", "error"),
+        lambda: curves.draw({}, str(picture), "A title"),
+        lambda: curves.compare({"this": found}, str(picture), "A title"),
+        lambda: curves.compare({"this": found, "that": found}, str(picture), "A title"),
+    ):
+        draw()
+        drawn.append(picture.read_bytes())
+        assert drawn[-1][:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">II", drawn[-1][16:24]) == (1200, 540)
+    assert len(set(drawn)) == 5
 
 
 def test_the_command_draws_a_folder_anew(model_dir, capsys):

@@ -19,9 +19,7 @@ def replicated(mode, features):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
-        gan.model_fn,
-        loss_reduction=v1.losses.Reduction.MEAN,
-        devices=["/cpu:0", "/cpu:1"],
+        gan.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
     return model_fn(tf.constant(features), None, mode, PARAMS)
 
@@ -36,10 +34,8 @@ def test_one_train_op_makes_a_step_of_both(graph):
         before = session.run(variables)
         session.run(spec.train_op)
         after = session.run(variables)
-        step = session.run(v1.train.get_global_step())
-    assert step == 1  # Only one of the two counts.
-    for variable, old, new in zip(variables, before, after, strict=True):
-        assert not np.array_equal(old, new), variable
+        assert session.run(v1.train.get_global_step()) == 1  # Only one of the two counts.
+    assert not any(map(np.array_equal, before, after))
 
 
 def test_each_optimizer_leaves_the_other_network_alone(graph):
@@ -90,26 +86,15 @@ def test_distances_are_those_to_the_nearest():
     np.testing.assert_allclose(found["test to sample"], (1 + 3) / 2, rtol=1e-5)
 
 
-def run_gan(run_program, tmp_path, steps):
-    """Runs the program; returns what it prints, and the mean distance of samples to images."""
+@pytest.mark.parametrize(
+    ("steps", "nearest", "farthest"),  # An image has 64 pixels in [0, 1].
+    [(2, 3.0, 8.0), pytest.param(200, 0.0, 2.6, marks=pytest.mark.slow)],
+)
+def test_samples_come_near_to_images(run_program, tmp_path, steps, nearest, farthest):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--eval_every_steps=200")
-    arguments += ("--batch_size=64", "--learning_rate=0.004")
-    done = run_program("gan", *arguments, f"--train_steps={steps}")
+    arguments += ("--batch_size=64", "--learning_rate=0.004", f"--train_steps={steps}")
+    done = run_program("gan", *arguments)
     assert done.code == 0, done.err
-    return done.out, done.number("sample to image")
-
-
-def test_program_draws_samples(run_program, tmp_path):
-    printed, distance = run_gan(run_program, tmp_path, 2)
-    assert "2 towers" in printed
-    assert 3.0 < distance < 8.0  # An image has 64 pixels in [0, 1].
+    assert "2 towers" in done.out
+    assert nearest < done.number("sample to image") < farthest
     assert (tmp_path / "samples.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.slow
-def test_samples_come_near_to_images(run_program, tmp_path):
-    _, untrained = run_gan(run_program, tmp_path, 1)
-    printed, trained = run_gan(run_program, tmp_path, 200)
-    assert "continuing at step 1" in printed
-    assert untrained > 3.0
-    assert trained < 2.6

@@ -32,12 +32,10 @@ def test_three_steps_are_those_of_the_paper(graph, use_resource):
         np.testing.assert_allclose(session.run(momentum), m, rtol=1e-6)
 
 
-def test_two_towers_take_the_step_of_one(graph):
-    random = np.random.RandomState(0)
-    batch = random.rand(6, 4, 4, 1).astype(np.float32), random.randint(0, 10, 6).astype(np.int32)
+def test_two_towers_take_the_step_of_one(graph, noise):
     check = replicate.check_replication(
         lion.model_fn,
-        lambda: tf.data.Dataset.from_tensors(batch),
+        lambda: tf.data.Dataset.from_tensors(tuple(noise(6))),
         devices=["/cpu:0", "/cpu:1"],
         params={"learning_rate": 0.01},
         loss_reduction=v1.losses.Reduction.MEAN,

@@ -16,19 +16,19 @@ pytest.importorskip("sklearn")
 v1 = tf.compat.v1
 
 
-def batch(rows=8):
-    random = np.random.RandomState(0)
-    images = random.rand(rows, 8, 8, 1).astype(np.float32)
-    return images, random.randint(0, 10, rows).astype(np.int32)
-
-
-def test_layers_match_numpy(graph):
-    images, _ = batch(3)
+def test_layers_match_numpy_and_have_kronecker_blocks(graph, evaluate, noise):
+    images, _ = noise(3)
     model = mlp.build_model(tf.constant(images))
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        params = session.run([layer.params for layer in model])
-        logits = session.run(model[-1].outputs)
+    layers = kfac.LayerCollection()
+    mlp.register(layers, model)
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+    assert all(note.startswith("kron") for note in layers.describe().values())
+    with v1.variable_scope("", reuse=True):
+        digits = mlp.predict(tf.constant(images))
+    params, logits, predicted = evaluate(
+        [[layer.params for layer in model], model[-1].outputs, digits]
+    )
+    np.testing.assert_array_equal(predicted, logits.argmax(axis=1))
     activations = images.reshape(3, 64)
     for weights, bias in params[:-1]:
         activations = np.tanh(activations @ weights + bias)
@@ -37,25 +37,9 @@ def test_layers_match_numpy(graph):
     assert [weights.shape for weights, _ in params] == [(64, 64), (64, 32), (32, 10)]
 
 
-def test_predict_takes_the_largest_logit(graph, evaluate):
-    images = tf.constant(batch()[0])
-    digits = mlp.predict(images)
-    with v1.variable_scope("", reuse=True):
-        logits = mlp.build_model(images)[-1].outputs
-    found, expected = evaluate([digits, logits])
-    np.testing.assert_array_equal(found, expected.argmax(axis=1))
-
-
-def test_register_gives_every_parameter_a_kronecker_block(graph):
-    layers = kfac.LayerCollection()
-    mlp.register(layers, mlp.build_model(tf.constant(batch()[0])))
-    assert set(layers.registered_variables) == set(v1.trainable_variables())
-    assert all(note.startswith("kron") for note in layers.describe().values())
-
-
 @pytest.mark.parametrize("mode", [replicate.ModeKeys.EVAL, replicate.ModeKeys.PREDICT])
-def test_evaluation_and_prediction_need_no_optimizer(graph, mode):
-    images, labels = map(tf.constant, batch())
+def test_evaluation_and_prediction_need_no_optimizer(graph, noise, mode):
+    images, labels = map(tf.constant, noise(8))
     spec = mlp.model_fn(images, labels, mode, {})
     assert spec.train_op is None
     assert kfac.graph_layer_collection().registered_variables == ()

@@ -9,25 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples import cli, mnist, plain_training
+from examples import mnist, plain_training
 
 v1 = tf.compat.v1
-
-
-def settings(model_dir, **changes):
-    fields = {
-        "data_dir": None,
-        "model_dir": str(model_dir),
-        "num_towers": None,
-        "devices": None,
-        "batch_size": 4,
-        "train_steps": 4,
-        "eval_every_steps": 2,
-        "save_every_steps": None,
-        "seed": 0,
-        "progress": "off",
-    }
-    return cli.RunSettings(**{**fields, **changes})
 
 
 def examples(digits):
@@ -42,17 +26,25 @@ def predict(images):
     return tf.fill([tf.shape(images)[0]], 3)
 
 
-def run(model_dir, loss=None, effect=None, **changes):
-    with tf.Graph().as_default():
-        step = v1.train.get_or_create_global_step()
-        moved = v1.assign_add(step, 1)
-        train_op = moved if effect is None else tf.group(moved, effect())
-        loss = tf.constant(0.25) if loss is None else tf.constant(loss)
-        settings_ = settings(model_dir, **changes)
-        plain_training.run(train_op, loss, tf.constant(0.75), predict, DATA, settings_, {"r": 1})
+@pytest.fixture
+def run(make_settings):
+    """Runs steps that count, and have an effect of the test's."""
+
+    def train(model_dir, loss=0.25, effect=None, **chosen):
+        settings = make_settings(
+            model_dir, **{"batch_size": 4, "train_steps": 4, "eval_every_steps": 2, **chosen}
+        )
+        with tf.Graph().as_default():
+            train_op = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+            if effect is not None:
+                train_op = tf.group(train_op, tf.numpy_function(effect, [], tf.int32))
+            values = train_op, tf.constant(loss), tf.constant(0.75)
+            plain_training.run(*values, predict, DATA, settings, {"r": 1})
+
+    return train
 
 
-def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
+def test_trains_prints_evaluates_and_goes_on(run, tmp_path, capsys):
     run(tmp_path)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -75,7 +67,7 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
     assert "training  " not in printed
 
 
-def test_damaged_newest_checkpoint_is_set_aside(tmp_path, capsys):
+def test_damaged_newest_checkpoint_is_set_aside(run, tmp_path, capsys):
     for last in (3, 4):
         run(tmp_path, train_steps=last)
     with (tmp_path / "model.ckpt-4.index").open("ab") as file:
@@ -92,7 +84,7 @@ def test_damaged_newest_checkpoint_is_set_aside(tmp_path, capsys):
         ("model.ckpt-3.index", "none of them can be read"),
     ],
 )
-def test_plain_graph_never_starts_anew_beside_checkpoints(tmp_path, capsys, name, message):
+def test_plain_graph_never_starts_anew_beside_checkpoints(run, tmp_path, capsys, name, message):
     run(tmp_path, train_steps=3)
     for path in tmp_path.glob("model.ckpt-0.*"):
         path.unlink()
@@ -106,9 +98,10 @@ def test_plain_graph_never_starts_anew_beside_checkpoints(tmp_path, capsys, name
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_saves_and_prints_the_command_to_resume(tmp_path, capsys, number, code):
+def test_signal_saves_and_prints_the_command_to_resume(run, tmp_path, capsys, number, code):
     def send():
-        return tf.numpy_function(lambda: os.kill(os.getpid(), number) or np.int32(0), [], tf.int32)
+        os.kill(os.getpid(), number)
+        return np.int32(0)
 
     before = signal.getsignal(number)
     with pytest.raises(SystemExit) as end:
@@ -121,7 +114,7 @@ def test_signal_saves_and_prints_the_command_to_resume(tmp_path, capsys, number,
     assert 0 < int(tf.train.latest_checkpoint(tmp_path).rpartition("-")[2]) < 1000
 
 
-def test_directory_that_is_gone_is_exit_code_2_and_one_line(tmp_path, capsys):
+def test_directory_that_is_gone_is_exit_code_2_and_one_line(run, tmp_path, capsys):
     made = iter(range(100))
 
     def lose():
@@ -131,12 +124,7 @@ def test_directory_that_is_gone_is_exit_code_2_and_one_line(tmp_path, capsys):
         return np.int32(0)
 
     with pytest.raises(SystemExit) as end:
-        run(
-            tmp_path / "run",
-            effect=lambda: tf.numpy_function(lose, [], tf.int32),
-            train_steps=9,
-            save_every_steps=2,
-        )
+        run(tmp_path / "run", effect=lose, train_steps=9, save_every_steps=2)
     assert end.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "Training stopped, since a file cannot be written: " in line
@@ -145,7 +133,7 @@ def test_directory_that_is_gone_is_exit_code_2_and_one_line(tmp_path, capsys):
     assert int(tf.train.load_variable(newest, "global_step")) == 2
 
 
-def test_divergence_is_exit_code_3(tmp_path, capsys):
+def test_divergence_is_exit_code_3(run, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         run(tmp_path, loss=np.nan)
     assert end.value.code == 3

@@ -1,11 +1,12 @@
-"""Split and pipeline of a table, feature columns, and the accuracy of logistic regression."""
+"""Tables of scikit-learn, feature columns made of them, and the programs that train on them."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples import tables
+from examples import tables, wide_and_deep
 
+pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
 v1 = tf.compat.v1
@@ -36,19 +37,15 @@ def test_pipeline_gives_a_feature_for_each_column(wine, graph, evaluate):
     np.testing.assert_array_equal(labels, wine.test.labels[:50])
 
 
-def test_numeric_columns_are_standardised_by_the_training_set(wine, graph, evaluate):
-    features = {key: tf.constant(wine.test.values[:, i]) for i, key in enumerate(wine.columns)}
-    columns = tables.numeric_columns(wine)
-    values = evaluate(v1.feature_column.input_layer(features, columns))
-    order = np.argsort(wine.columns)
-    expected = (wine.test.values - wine.train.values.mean(0)) / wine.train.values.std(0)
-    np.testing.assert_allclose(values, expected[:, order], rtol=1e-3, atol=1e-4)
-
-
-def test_buckets_have_equally_many_rows(wine, graph, evaluate):
-    buckets = tables.bucketized_column(wine, "proline", 4)
-    values = tf.constant(wine.train.values[:, wine.columns.index("proline")])
-    found = evaluate(v1.feature_column.input_layer({"proline": values}, [buckets]))
+def test_columns_are_standardised_by_the_training_set_or_have_equal_buckets(wine, graph, evaluate):
+    features = {key: tf.constant(wine.train.values[:, i]) for i, key in enumerate(wine.columns)}
+    numeric, buckets = tables.numeric_columns(wine), [tables.bucketized_column(wine, "proline", 4)]
+    values, found = evaluate(
+        [v1.feature_column.input_layer(features, columns) for columns in (numeric, buckets)]
+    )
+    expected = (wine.train.values - wine.train.values.mean(0)) / wine.train.values.std(0)
+    expected = expected[:, np.argsort(wine.columns)]
+    np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-4)
     assert found.shape == (106, 4)
     assert found.sum(0).min() >= 25
 
@@ -56,3 +53,46 @@ def test_buckets_have_equally_many_rows(wine, graph, evaluate):
 def test_logistic_regression_classifies_breast_cancer():
     accuracy = tables.logistic_regression_accuracy(tables.load("breast_cancer"))
     assert 0.95 < accuracy < 0.98
+
+
+def test_columns_are_bucketized_crossed_and_embedded(wine):
+    columns = wide_and_deep.make_columns(wine)
+    linear, deep = ({column.name for column in part} for part in columns)
+    assert len(linear) == 10 + 3
+    assert "alcohol_bucketized_X_malic_acid_bucketized" in linear
+    assert len(deep) == 13 + 3
+    assert {"proline", "alcohol_bucketized_X_malic_acid_bucketized_embedding"} <= deep
+
+
+@pytest.mark.broad
+def test_wide_and_deep_learns_and_draws(run_program, tmp_path):
+    arguments = (f"--model_dir={tmp_path}", "--progress=off", "--table=wine")
+    done = run_program("wide_and_deep", *arguments, "--train_steps=30")
+    assert done.code == 0, done.err
+    assert "2 towers" in done.out
+    assert "106 rows to train on, 72 to test on, 13 columns" in done.out
+    assert "none in" in done.out
+    assert "step 30 " in done.out
+    assert done.number("train accuracy") > 0.95
+    assert done.number("test accuracy") > 0.85
+    assert done.number("scikit-learn") > 0.95
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "config.json").exists()
+    other = run_program("wide_and_deep", *arguments, "--hidden_units=8,4")
+    assert other.code == 2
+    assert "holds checkpoints of a network of 16 units for wine" in other.err
+
+
+@pytest.mark.broad
+def test_kfac_fits_the_training_set_better_than_adagrad(run_program, tmp_path):
+    arguments = (f"--model_dir={tmp_path}", "--progress=off", "--table=wine")
+    steps = ("--train_steps=20", "--eval_every_steps=20")
+    done = run_program("tabular_kfac", *arguments, *steps, "--hidden_units=8")
+    assert done.code == 0, done.err
+    assert "2 towers" in done.out
+    assert done.number("K-FAC +train loss") < done.number("Adagrad +train loss")
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "config.json").exists()
+    other = run_program("tabular_kfac", *arguments)
+    assert other.code == 2
+    assert "holds checkpoints of a network of 8 units for wine" in other.err

@@ -20,76 +20,45 @@ def plan(towers):
     return model_deploy.device_plan(["/cpu:0"] * towers)
 
 
-def settings(num_towers=None, devices=None, **others):
-    values = {
-        "data_dir": None,
-        "model_dir": "unused",
-        "num_towers": num_towers,
-        "devices": devices,
-        "batch_size": 8,
-        "train_steps": 1,
-        "eval_every_steps": 1,
-        "save_every_steps": None,
-        "seed": 0,
-        "progress": "off",
-    }
-    return cli.RunSettings(**{**values, **others})
-
-
-@pytest.mark.parametrize(("batch", "towers"), [(128, 2), (128, 1), (6, 3), (7, 7)])
-def test_divisible_batch_size_is_accepted(batch, towers):
-    training.check_batch_size(batch, plan(towers))
-
-
 @pytest.mark.parametrize(
     ("batch", "towers", "advice"),
     [(127, 2, "126 or 128 can"), (2, 3, "; 3 can"), (10, 4, "8 or 12")],
 )
-def test_indivisible_batch_size_is_refused_with_advice(batch, towers, advice):
+def test_batch_size_must_be_divisible(batch, towers, advice):
+    for divisible in (towers, 8 * towers):
+        training.check_batch_size(divisible, plan(towers))
     with pytest.raises(ValueError, match=f"--batch_size={batch} cannot be split.*{advice}"):
         training.check_batch_size(batch, plan(towers))
 
 
-def test_devices_and_number_of_towers_must_agree():
-    with pytest.raises(
-        ValueError, match="3 towers cannot go on --devices=/cpu:0,/cpu:1, which are 2"
+def test_wrong_towers_are_refused(make_settings):
+    pair = ["/cpu:0", "/cpu:1"]
+    refused = "3 towers cannot go on --devices=/cpu:0,/cpu:1, which are 2"
+    with pytest.raises(ValueError, match=refused):
+        training.plan_towers(3, pair)
+    for count in (257, 2**63):
+        with pytest.raises(ValueError, match=f"--num_towers={count} is more than the 256"):
+            training.plan_towers(count, None)
+    for towers, devices, wrong in (
+        (2, None, "--num_towers=2:"),
+        (1, pair[:1], "--num_towers=1 --devices=/cpu:0:"),
     ):
-        training.plan_towers(3, ["/cpu:0", "/cpu:1"])
+        with pytest.raises(ValueError, match=f"has no towers, got {wrong}"):
+            training.plan_one_device(make_settings(num_towers=towers, devices=devices))
 
 
-@pytest.mark.parametrize(
-    ("num_towers", "devices", "wrong"),
-    [(2, None, "--num_towers=2:"), (1, ["/cpu:0"], "--num_towers=1 --devices=/cpu:0:")],
-)
-def test_a_plain_graph_refuses_towers(num_towers, devices, wrong):
-    with pytest.raises(ValueError, match=f"has no towers, got {wrong}"):
-        training.plan_one_device(settings(num_towers, devices))
-
-
-@pytest.mark.parametrize("count", [257, 2**31, 2**63])
-def test_absurd_number_of_towers_is_refused(count):
-    with pytest.raises(ValueError, match=f"--num_towers={count} is more than the 256"):
-        training.plan_towers(count, None)
-
-
-def test_towers_use_existing_logical_devices():
-    towers = training.plan_towers(3, None).towers
-    assert towers == ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
-    assert training.plan_towers(None, ["/cpu:4", "/cpu:1"]).towers == (
-        "/device:CPU:4",
-        "/device:CPU:1",
-    )
-
-
-def test_towers_take_turns_on_devices_that_are_fixed():
+def test_towers_take_turns_on_existing_logical_devices():
+    towers = training.plan_towers(None, ["/cpu:4", "/cpu:1"]).towers
+    assert towers == ("/device:CPU:4", "/device:CPU:1")
     count = len(tf.config.list_logical_devices("CPU"))  # TensorFlow fixes its devices here.
     towers = training.plan_towers(count + 2, None).towers
+    assert towers[0] == "/device:CPU:0"
     assert towers[count - 1 :] == (f"/device:CPU:{count - 1}", "/device:CPU:0", "/device:CPU:1")
 
 
 @pytest.mark.parametrize("steal", [False, True])
-def test_a_run_takes_the_model_directory_over_if_it_is_told_to(tmp_path, steal):
-    run = settings(model_dir=str(tmp_path), steal=steal)
+def test_a_run_takes_the_model_directory_over_if_it_is_told_to(tmp_path, make_settings, steal):
+    run = make_settings(tmp_path, steal=steal)
     estimator = training.make_estimator(one_weight([]), plan(1), run, {})
     assert estimator.config.steal_model_dir == steal
 
@@ -114,19 +83,21 @@ def one_weight(modes):
     return model_fn
 
 
-def train_one_weight(folder, train_steps, save_every_steps=None):
+@pytest.fixture
+def train(tmp_path, make_settings):
     """Trains one weight, with an evaluation every 4 steps; returns Estimator, results and modes."""
-    modes = []
     examples = mnist.Examples(np.ones([16, 2, 2, 1], np.float32), np.arange(16, dtype=np.int32))
-    run = settings(
-        model_dir=str(folder),
-        train_steps=train_steps,
-        eval_every_steps=4,
-        save_every_steps=save_every_steps,
-    )
-    estimator = training.make_estimator(one_weight(modes), plan(1), run, {})
-    results = training.train_and_evaluate(estimator, mnist.Dataset("", examples, examples), run)
-    return estimator, results, modes
+    data = mnist.Dataset("", examples, examples)
+
+    def run(train_steps, save_every_steps=None):
+        modes = []
+        settings = make_settings(
+            tmp_path, train_steps=train_steps, eval_every_steps=4, save_every_steps=save_every_steps
+        )
+        estimator = training.make_estimator(one_weight(modes), plan(1), settings, {})
+        return estimator, training.train_and_evaluate(estimator, data, settings), modes
+
+    return run
 
 
 @pytest.fixture
@@ -143,9 +114,9 @@ def evaluated(monkeypatch):
     return steps
 
 
-def test_a_run_builds_its_graph_once_and_evaluates_on_the_way(tmp_path, capsys, monkeypatch):
+def test_a_run_builds_its_graph_once_and_evaluates_on_the_way(train, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cli, "record_config", lambda *args, **values: None)
-    estimator, results, modes = train_one_weight(tmp_path, 6)
+    estimator, results, modes = train(6)
     printed = re.findall(r"^evaluation +step (\d+)", capsys.readouterr().out, re.MULTILINE)
     assert printed == ["4", "6"]
     assert results["test"]["global_step"] == results["train"]["global_step"] == 6
@@ -154,37 +125,41 @@ def test_a_run_builds_its_graph_once_and_evaluates_on_the_way(tmp_path, capsys, 
     assert len(list(tmp_path.glob("events.*"))) == 1
 
 
-def test_a_run_that_continues_between_two_evaluations_keeps_their_steps(tmp_path, evaluated):
-    train_one_weight(tmp_path, 6)
-    train_one_weight(tmp_path, 13)
+def test_a_run_that_continues_between_two_evaluations_keeps_their_steps(train, evaluated):
+    train(6)
+    train(13)
     assert evaluated == [4, 6, 8, 12, 13]
-    _, _, modes = train_one_weight(tmp_path, 13)
+    _, _, modes = train(13)
     assert (evaluated[-1], modes) == (13, [])
 
 
 @pytest.mark.parametrize(
     ("save_every", "evaluations", "saves"), [(3, [6, 9, 10], [0, 3, 6, 9, 10]), (5, [4, 8], [])]
 )
-def test_each_evaluation_is_of_a_checkpoint(tmp_path, evaluated, save_every, evaluations, saves):
-    last = max(evaluations)
-    train_one_weight(tmp_path, last, save_every)
+def test_each_evaluation_is_of_a_checkpoint(
+    train, tmp_path, evaluated, save_every, evaluations, saves
+):
+    train(max(evaluations), save_every)
     assert evaluated == evaluations
     saved = sorted(int(path.stem.split("-")[1]) for path in tmp_path.glob("*.index"))
     assert saved == (saves or [0, *evaluations])
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
-def test_in_a_cluster_the_chief_writes_the_configuration(tmp_path, monkeypatch, task_type):
+def test_in_a_cluster_the_chief_writes_the_configuration_and_evaluates(
+    tmp_path, monkeypatch, make_settings, task_type
+):
     def begin(estimator, train_spec, eval_spec):
         assert not (tmp_path / "config.json").exists()
         for hook in train_spec.hooks:
             hook.begin()
 
     monkeypatch.setattr(replicate, "train_and_evaluate", begin)
-    monkeypatch.setattr(training, "evaluate", lambda estimator, data: {})
+    monkeypatch.setattr(training, "evaluate", lambda estimator, data: {"test": {}})
     jobs = dict.fromkeys(("chief", "worker", "ps"), ("127.0.0.1:1",))
     config = replicate.RunConfig(str(tmp_path), cluster=ClusterConfig(jobs, task_type))
-    training.train_in_cluster(
-        replicate.Estimator(lambda features: None, config=config), None, settings()
+    found = training.train_in_cluster(
+        replicate.Estimator(lambda features: None, config=config), None, make_settings()
     )
+    assert found == ({"test": {}} if task_type == "chief" else {})
     assert (tmp_path / "config.json").exists() == (task_type == "chief")

@@ -19,17 +19,10 @@ def training(total, start, steps=11):
     return Training(Cost(total, 2 * total), Cost(start, start), stepping, steps, 0.5, 0.75)
 
 
-def test_curve_reaches_a_loss_at_its_first_measurement_below_it():
-    assert FAST.reach(0.1) == 10
-    assert NEVER.reach(0.1) is None
-
-
 def test_best_number_needs_the_fewest_steps_in_most_runs():
     curves = {0.1: [SLOW, SLOW, FAST], 0.3: [FAST, FAST, NEVER], 1.0: [FAST, NEVER, NEVER]}
     assert races.best(curves, 0.1) == (0.3, 10)
-
-
-def test_without_a_run_that_reaches_it_the_lowest_loss_counts():
+    # Without a run that reaches it the lowest loss counts.
     assert races.best({0.1: [WORSE], 0.3: [NEVER]}, 0.1) == (0.3, None)
 
 
@@ -54,9 +47,6 @@ def test_columns_are_standardized_by_the_training_set():
     np.testing.assert_allclose(problem.train.values.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(problem.train.values.std(axis=0), 1, rtol=1e-4)
     assert len(problem.held_out.labels) + len(problem.train.labels) == 569
-
-
-def test_mnist_needs_its_folder():
     with pytest.raises(ValueError, match=r"--problem=mnist needs --data_dir"):
         problems.load("mnist", None)
 

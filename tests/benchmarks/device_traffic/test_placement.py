@@ -99,63 +99,39 @@ def test_free_operations_follow_their_neighbours():
     with tf.Graph().as_default() as graph:
         with v1.device("/cpu:0"):
             batch = v1.placeholder(tf.float32, [None, 3])
-        rows = tf.shape(batch)
-        constant = tf.constant(2.0)
+        rows, constant = tf.shape(batch), tf.constant(2.0)
         with v1.device("/gpu:2"):
             doubled = batch * constant
         free = tf.exp(doubled)
         placed = placement.place(graph.get_operations(), lambda operation: True)
-    assert placed[rows.op] == "CPU:0"
-    assert placed[constant.op] == "GPU:2"
-    assert placed[free.op] == "GPU:0"
+    assert [placed[each.op] for each in (rows, constant, free)] == ["CPU:0", "GPU:2", "GPU:0"]
 
 
-def find(make):
+def find(make, dtype=tf.float32, count=2):
+    """The GPU kernel of the operation that `make` builds of some matrices."""
     with tf.Graph().as_default():
-        return GpuKernels().find(make())
+        return GpuKernels().find(make(*(v1.placeholder(dtype, [2, 2]) for _ in range(count))).op)
 
 
-def given(dtype, shape=(2, 2)):
-    return v1.placeholder(dtype, shape)
+def test_kernels_tell_what_is_in_the_memory_of_the_cpu():
+    assert find(tf.matmul) == Kernel(frozenset(), frozenset())
+    assert find(tf.matmul, tf.int32) is None
+    assert find(lambda *texts: tf.strings.join(texts), tf.string) is None
+    assert find(tf.add, tf.int32) == Kernel(frozenset({0, 1}), frozenset({0}))
+    # Types without a kernel of their own have a default one.
+    assert find(tf.reduce_sum, tf.int32, 1) == Kernel(frozenset({0, 1}), frozenset({0}))
+    assert find(tf.reduce_sum, count=1) == Kernel(frozenset({1}), frozenset())
+    # The three values of the list come before the axis.
+    assert find(lambda *values: tf.concat(values, axis=0), count=3).host_inputs == {3}
 
 
-def test_kernel_depends_on_data_types():
-    assert find(lambda: (given(tf.float32) @ given(tf.float32)).op) == Kernel(
-        frozenset(), frozenset()
-    )
-    assert find(lambda: tf.matmul(given(tf.int32), given(tf.int32)).op) is None
-
-
-def test_integers_are_in_the_memory_of_the_cpu():
-    kernel = find(lambda: tf.add(given(tf.int32), given(tf.int32)).op)
-    assert kernel == Kernel(frozenset({0, 1}), frozenset({0}))
-
-
-def test_default_kernels_serve_types_without_their_own():
-    kernel = find(lambda: tf.reduce_sum(given(tf.int32)).op)
-    assert kernel == Kernel(frozenset({0, 1}), frozenset({0}))
-    assert find(lambda: tf.reduce_sum(given(tf.float32)).op) == Kernel(frozenset({1}), frozenset())
-
-
-def test_positions_count_arguments_that_are_lists():
-    kernel = find(lambda: tf.concat([given(tf.float32) for _ in range(3)], axis=0).op)
-    assert kernel.host_inputs == {3}
-
-
-def test_strings_have_no_kernel():
-    assert find(lambda: tf.strings.join(["a", "b"]).op) is None
-
-
-def test_kernels_that_differ_in_one_type_are_joined():
+def test_kernels_of_the_registry_that_differ_in_one_type_are_joined():
     kernels = [
         ({"T": [kind], "out": [out]}, ["y"]) for kind in ("half", "float") for out in ("a", "b")
     ]
     others = [({"T": ["int"]}, []), ({}, ["x"])]
     merged = kernel_registry._merged([*kernels, *others])
     assert merged == [({"T": ["float", "half"], "out": ["a", "b"]}, ["y"]), *others]
-
-
-def test_registry_is_read():
     kernels = kernel_registry.gpu_kernels()
     assert {"types": {}, "host": []} in kernels["NoOp"]
     assert kernels["Assert"] == [{"types": {}, "host": ["condition", "data"]}]

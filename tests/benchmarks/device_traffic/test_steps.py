@@ -1,8 +1,5 @@
 """Tensors that cross between devices in a training step, and the tables of them."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from benchmarks.device_traffic import __main__ as device_traffic
@@ -22,7 +19,6 @@ LOSS = 4
 TOWER_COUNTS = 4
 SLACK = 1024
 """Bytes by which parts may differ, since small pieces are not cut off, and of checks."""
-ROOT = Path(__file__).resolve().parents[3]
 MEASURED = Traffic(
     operations={"CPU:0": 2, "GPU:0": 3},
     crossings=[
@@ -41,27 +37,26 @@ def packed(size):
     return 4 * even * (even + 1) // 2
 
 
-def test_only_batch_parameters_and_gradients_cross():
-    found = steps.traffic("momentum", TOWERS)
-    assert found.sent("CPU>GPU") == TOWERS * (BATCH + PARAMETERS)
-    assert found.sent("GPU>CPU") == TOWERS * (PARAMETERS + CHECKED + LOSS)
-    assert found.sent("GPU>GPU") == 0
-    assert found.waits == []
-    assert found.rounds == 0
-    assert found.strays == []
-
-
-def test_accumulation_and_loss_scale_do_not_wait():
-    found = steps.traffic("accumulated, loss scale", TOWERS)
-    scale = 4
+@pytest.mark.parametrize(
+    ("step", "scale", "checked"), [("momentum", 0, CHECKED), ("accumulated, loss scale", 4, 0)]
+)
+def test_only_batch_parameters_and_gradients_cross(step, scale, checked):
+    found = steps.traffic(step, TOWERS)
     assert found.sent("CPU>GPU") == TOWERS * (BATCH + PARAMETERS + scale)
-    assert found.sent("GPU>CPU") == TOWERS * (PARAMETERS + LOSS)
+    assert found.sent("GPU>CPU") == TOWERS * (PARAMETERS + checked + LOSS)
     assert found.sent("GPU>GPU") == 0
-    assert found.waits == []
+    assert found.rounds == 0
+    assert found.waits == found.strays == []
 
 
-def test_kfac_sends_gradients_and_packed_sums_once():
-    found = steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
+@pytest.fixture(scope="module")
+def usual_step():
+    """Traffic of a step of K-FAC that computes no inverses."""
+    return steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
+
+
+def test_kfac_sends_gradients_and_packed_sums_once(usual_step):
+    found = usual_step
     parameters = sum(DENSE_PARAMETERS)
     checked = 4 * len(DENSE_PARAMETERS)
     accepted = 1
@@ -81,8 +76,8 @@ def test_kfac_sends_gradients_and_packed_sums_once():
     assert found.strays == []
 
 
-def test_new_inverses_add_averages_and_two_rounds():
-    usual = steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
+def test_new_inverses_add_averages_and_two_rounds(usual_step):
+    usual = usual_step
     found = steps.traffic("kfac, dense kron", TOWERS)
     averages = sum(4 * size**2 for size in (785, 65, 10))
     traces, flags = 64, 16
@@ -118,33 +113,30 @@ def found(measured):
     }
 
 
-def test_transfers_follow_each_other(measured):
-    transfers = {reduction: each.traffic.transfers for reduction, each in measured.items()}
+def test_gpus_have_all_kernels_and_do_not_wait(measured):
+    found = {reduction: each.traffic for reduction, each in measured.items()}
+    assert not any(each.strays or each.waits for each in found.values())
+    transfers = {reduction: each.transfers for reduction, each in found.items()}
     assert transfers == {"last": 1, "sharded": 2, "tree": 3}
 
 
-def test_gpus_have_all_kernels_and_do_not_wait(measured):
-    for each in measured.values():
-        assert each.traffic.strays == []
-        assert each.traffic.waits == []
-
-
-def test_all_gradients_go_to_the_cpu_with_last(found):
-    assert found["last"].received("CPU:0") == pytest.approx(TOWER_COUNTS * PARAMETERS, abs=SLACK)
-    assert found["last"].largest == pytest.approx(PARAMETERS, abs=SLACK)
-
-
-@pytest.mark.parametrize(("way", "link"), [("sharded", 4), ("tree", 2)])
-def test_one_sum_goes_to_the_cpu_and_gpus_receive_equal_bytes(found, way, link):
-    assert found[way].received("CPU:0") == pytest.approx(PARAMETERS, abs=SLACK)
-    assert found[way].largest == pytest.approx(PARAMETERS / link, abs=SLACK)
+@pytest.mark.parametrize(
+    ("way", "link", "between_halves"),
+    [
+        ("last", PARAMETERS, 0),
+        ("sharded", PARAMETERS / 4, PARAMETERS),
+        ("tree", PARAMETERS / 2, PARAMETERS / 2),
+    ],
+)
+def test_links_carry_equal_shares_of_the_gradients(found, way, link, between_halves):
+    links_of_way = found[way]
+    sums = TOWER_COUNTS if way == "last" else 1
+    assert links_of_way.received("CPU:0") == pytest.approx(sums * PARAMETERS, abs=SLACK)
+    assert links_of_way.largest == pytest.approx(link, abs=SLACK)
+    assert links_of_way.between_halves(TOWER_COUNTS) == pytest.approx(between_halves, abs=SLACK)
+    share = 0 if way == "last" else 0.75 * PARAMETERS
     for gpu in range(TOWER_COUNTS):
-        assert found[way].received(f"GPU:{gpu}") == pytest.approx(0.75 * PARAMETERS, abs=2 * SLACK)
-
-
-def test_tree_sends_half_as_much_between_halves(found):
-    assert found["tree"].between_halves(TOWER_COUNTS) == pytest.approx(PARAMETERS / 2, abs=SLACK)
-    assert found["sharded"].between_halves(TOWER_COUNTS) == pytest.approx(PARAMETERS, abs=SLACK)
+        assert links_of_way.received(f"GPU:{gpu}") == pytest.approx(share, abs=2 * SLACK)
 
 
 def test_row_shows_bytes(measured):
@@ -153,42 +145,34 @@ def test_row_shows_bytes(measured):
     assert row.count("|") == len(reductions.HEADS) + 1
 
 
-def test_lines_show_bytes_and_waits():
-    head, line = device_traffic.lines({"mine": MEASURED})
-    assert head.split()[:3] == ["step", "CPU>GPU,", "kB"]
-    assert line.split() == ["mine", "4.0", "0.0", "0.0", "1", "1", "1"]
+def words(lines):
+    return [" ".join(line.split()) for line in lines]
 
 
-def test_details_name_tensors():
-    crossing, wait, stray = (" ".join(line.split()) for line in device_traffic.details(MEASURED))
-    assert crossing == "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b"
-    assert wait == "wait GPU:0 > CPU:0 1 B All all:0 for switch"
-    assert stray == "no kernel GPU:0 AsString text"
-
-
-def test_links_show_bytes_and_the_largest():
-    link, other, most = (" ".join(line.split()) for line in device_traffic.link_lines(MEASURED))
-    assert (link, other) == ("link CPU:0 > GPU:0 4000 B", "link GPU:0 > CPU:0 1 B")
-    assert most == (
+def test_lines_show_bytes_waits_tensors_and_links():
+    head, line = words(device_traffic.lines({"mine": MEASURED}))
+    assert head.startswith("step CPU>GPU, kB")
+    assert line == "mine 4.0 0.0 0.0 1 1 1"
+    assert words(device_traffic.details(MEASURED)) == [
+        "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b",
+        "wait GPU:0 > CPU:0 1 B All all:0 for switch",
+        "no kernel GPU:0 AsString text",
+    ]
+    assert words(device_traffic.link_lines(MEASURED)) == [
+        "link CPU:0 > GPU:0 4000 B",
+        "link GPU:0 > CPU:0 1 B",
         "most on a link 4000 B, into a memory 4000 B, out of a memory 4000 B; "
-        "2 transfers one after another"
-    )
-
-
-def test_record_has_links():
+        "2 transfers one after another",
+    ]
     record = device_traffic.record(MEASURED)
     assert record["links"][0] == {"source": "CPU:0", "target": "GPU:0", "bytes": 4000}
     assert record["transfers"] == 2
 
 
 @pytest.mark.slow
-def test_program(tmp_path, run_python):
-    data = tmp_path / "found.json"
-    program = "import runpy; runpy.run_module('benchmarks.device_traffic', run_name='__main__')"
-    options = ["--step=clones", "--towers=2", "--details", f"--json={data}"]
-    done = run_python(program, *options, folder=ROOT, quick=True)
-    assert done.code == 0, done.err
-    found = json.loads(data.read_text())["measured"]["clones"]
+def test_program(run_benchmark):
+    options = ["--step=clones", "--towers=2", "--details"]
+    found = run_benchmark("device_traffic", *options, draws=False)["clones"]
     assert found["rounds"] == 0
     assert found["sent"]["GPU>GPU"] == 0
     assert all(each["bytes"] > 1024 for each in found["crossings"])

@@ -36,7 +36,6 @@ GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
         (0, "6 passed, 1 skipped in 0.10s", Verdict.FAILED),
         (1, "1 error in 0.10s", Verdict.FAILED),
         (5, "no tests ran in 0.10s", Verdict.FAILED),
-        (3, "", Verdict.FAILED),
     ],
 )
 def test_only_tests_that_all_pass_are_ok(code, last, verdict):
@@ -49,17 +48,14 @@ def test_second_moment_has_a_known_spectrum():
 
 
 @pytest.mark.parametrize("method", ["cholesky", "eigh"])
-def test_inverses_are_within_the_limit(method):
+def test_inverses_are_within_the_limit(monkeypatch, method):
     outcome = inverses.invert(choose_devices([]), [method], [10])
     assert outcome.verdict is Verdict.OK, outcome.summary
     good, bad = (table.rows for table in outcome.tables)
     assert [row[0] for row in (*good, *bad)] == [method, method]
     assert all(0 < row[1] <= inverses.LIMIT for row in (*good, *bad))
-
-
-def test_wrong_inverses_fail(monkeypatch):
     monkeypatch.setattr(inverses, "LIMIT", 1e-6)
-    assert inverses.invert(choose_devices([]), ["cholesky"], [10]).verdict is Verdict.FAILED
+    assert inverses.invert(choose_devices([]), [method], [10]).verdict is Verdict.FAILED
 
 
 def test_float16_learns_as_float32_does(monkeypatch):
@@ -106,25 +102,9 @@ def test_each_reduction_is_timed(monkeypatch):
         assert min(blocks) > 0
 
 
-def test_gradients_of_the_wide_model_are_19_megabytes():
-    sizes = [values.nbytes for values in WideMlp().parameters.values()]
-    assert round(sum(sizes) / 1e6) == 19
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """One model and one optimizer."""
+def test_towers_of_logical_devices_are_equal(monkeypatch):
     monkeypatch.setattr(towers, "MODELS", {"MLP": lambda: Mlp(8)})
     monkeypatch.setattr(towers, "OPTIMIZERS", {"momentum": momentum})
-
-
-def test_relative_difference():
-    expected = [np.array([1.0, -4.0]), np.array([[2.0]])]
-    found = [np.array([1.0, -4.5]), np.array([[2.25]])]
-    assert towers.relative_difference(found, expected) == 0.125
-
-
-def test_towers_of_logical_devices_are_equal(small):
     outcome = towers.compare(choose_devices([]), steps=3)
     assert outcome.verdict is Verdict.OK
     ((model, optimizer, difference, again, fall),) = outcome.tables[0].rows
@@ -132,11 +112,10 @@ def test_towers_of_logical_devices_are_equal(small):
     assert 0 <= difference <= towers.FLOAT32_LIMIT
     assert again <= towers.FLOAT32_LIMIT
     assert fall < 1
-
-
-@pytest.mark.parametrize("difference", [1e-3, float("nan")])
-def test_other_weights_fail(small, monkeypatch, difference):
-    monkeypatch.setattr(towers, "relative_difference", lambda found, expected: difference)
+    expected = [np.array([1.0, -4.0]), np.array([[2.0]])]
+    found = [np.array([1.0, -4.5]), np.array([[2.25]])]
+    assert towers.relative_difference(found, expected) == 0.125
+    monkeypatch.setattr(towers, "relative_difference", lambda found, expected: float("nan"))
     assert towers.compare(choose_devices([]), steps=1).verdict is Verdict.FAILED
 
 
@@ -187,9 +166,7 @@ def test_busy_time_of_a_gpu_is_that_of_its_kernels_and_copies():
         ),
     }
     assert idle_time.span(found) == (1_002_000, 1_009_000)
-
-
-def test_nanoseconds_are_preferred():
+    # Nanoseconds are preferred.
     step_stats = v1.RunMetadata().step_stats
     stats(step_stats, GPU, ("matmul", 20, 30, ""), scale="nanos")
     assert idle_time.read_trace(step_stats)["GPU:0"] == ([Interval(1020, 1030, "matmul")], False)

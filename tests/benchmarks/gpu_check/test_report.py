@@ -23,6 +23,8 @@ SMALL = Gpu("T4", (7, 5), 10 * 2**30)
 def test_markdown_has_a_table_of_parts_and_a_section_for_each():
     lines = list(report.markdown(GPUS, choose_devices(GPUS), OUTCOMES))
     assert lines[:3] == ["# GPU check", "", "2 towers on /gpu:0 /gpu:1."]
+    without = "\n".join(report.markdown([], choose_devices([]), OUTCOMES))
+    assert "No GPU: this run shows only that the check works." in without
     assert "| A100 | 8.0 | 40 |" in lines
     assert "| unknown GPU | – | 1 |" in lines
     assert "| tests | skipped | 0 | no GPU |" in lines
@@ -42,11 +44,6 @@ def test_markdown_has_a_table_of_parts_and_a_section_for_each():
     ]
 
 
-def test_markdown_tells_that_there_is_no_gpu():
-    text = "\n".join(report.markdown([], choose_devices([]), OUTCOMES))
-    assert "No GPU: this run shows only that the check works." in text
-
-
 def test_files(tmp_path):
     report.write(tmp_path, GPUS, choose_devices(GPUS), OUTCOMES)
     assert (tmp_path / "report.md").read_text().startswith("# GPU check\n")
@@ -59,17 +56,8 @@ def test_files(tmp_path):
     parts = {name: from_json(data) for name, data in measured["parts"].items()}
     assert [part.verdict for part in parts.values()] == ["skipped", "ok", "failed"]
     assert parts["towers"].tables[0].rows == [["MLP", 1.25e-7]]
-
-
-def test_line_for_a_terminal():
-    assert report.line("tests", OUTCOMES["tests"]).split() == [
-        "tests",
-        "skipped",
-        "0",
-        "s",
-        "no",
-        "GPU",
-    ]
+    line = report.line("tests", OUTCOMES["tests"])
+    assert line.split() == ["tests", "skipped", "0", "s", "no", "GPU"]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +72,6 @@ def test_line_for_a_terminal():
 )
 def test_choice(gpus, chosen):
     assert choose_devices(gpus) == chosen
-
-
-def test_line_of_a_device():
     assert str(choose_devices([A100] * 2)) == "2 towers on /gpu:0 /gpu:1"
     assert str(choose_devices([SMALL])).endswith("/gpu:1, one GPU in parts of 4096 MiB")
 

@@ -14,17 +14,9 @@ SLOW = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.05])
 EARLY = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.02, 0.2])
 
 
-def test_curve_reaches_a_loss_at_its_first_measurement_below_it():
-    assert FAST.reach(0.1) == (10, 1.0)
-    assert FAST.reach(0.01) is None
-
-
-def test_best_rate_reaches_the_lowest_loss_first():
+def test_table_has_the_rate_that_reaches_the_lowest_loss_first():
     assert benchmark.best({0.1: FAST, 1.0: SLOW}, [0.1, 0.03]) == 0.1
     assert benchmark.best({0.1: FAST, 1.0: EARLY}, [0.1, 0.03]) == 1.0
-
-
-def test_table_has_a_row_for_each_optimizer():
     rows = benchmark.table({"K-FAC": {0.1: FAST}, "SGD": {1.0: SLOW}}, [0.1, 0.03])
     assert rows[2] == "| K-FAC | 0.1 | 100.0 | 10 steps, 1.0 s | 20 steps, 2.0 s |"
     assert rows[3].endswith("| 20 steps, 2.0 s | not reached |")

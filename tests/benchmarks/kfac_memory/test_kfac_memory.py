@@ -1,12 +1,10 @@
 """Memory of K-FAC on one and two GPUs, compared with sizes of the factors."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.device_traffic.traffic import Crossing
 from benchmarks.kfac_memory import __main__ as kfac_memory
 from benchmarks.kfac_memory import device_memory, training_step
 from benchmarks.kfac_memory.device_memory import DeviceMemory, FactorMemory, Memory
@@ -17,7 +15,6 @@ CLASSES = 5
 LENET = np.array([76, 32, 801, 64, 64 * (SIDE // 4) ** 2 + 1, 1024, 1025, CLASSES])
 """Rows of the factors of LeNet: patches of 5·5·3 and 5·5·32 entries, and two dense layers."""
 PARAMETERS = FLOAT * int(np.sum(LENET[::2] * LENET[1::2]))
-ROOT = Path(__file__).resolve().parents[3]
 MB = 10**6
 FACTORS = [
     FactorMemory("fc/w/input", 4608, "GPU:1", "GPU:0", 40 * MB, 40 * MB, 3e9),
@@ -51,9 +48,6 @@ def test_each_factor_is_kept_once(two_towers):
     assert [factor.rows for factor in two_towers.factors] == list(LENET)
     assert [factor.average_bytes for factor in two_towers.factors] == list(FLOAT * LENET**2)
     assert [factor.inverse_bytes for factor in two_towers.factors] == list(FLOAT * LENET**2)
-
-
-def test_bytes_of_devices_are_those_of_the_factors(two_towers):
     devices = two_towers.devices
     assert list(devices) == ["CPU:0", "GPU:0", "GPU:1"]
     assert devices["CPU:0"] == device_memory.DeviceMemory(velocities=PARAMETERS)
@@ -82,20 +76,6 @@ def test_one_packed_sum_of_each_factor_crosses(two_towers):
         assert two_towers.devices[name].cost == cost
 
 
-def test_only_sums_between_gpus_are_packed_sums():
-    def crossing(name, source, target):
-        return Crossing(name, "ConcatV2", source, target, 8, (), is_wait=False)
-
-    found = device_memory.packed_sums(
-        [
-            crossing("KFAC/fisher/update_averages/concat:0", "GPU:0", "GPU:1"),
-            crossing("KFAC/fisher/update_averages/concat_1:0", "GPU:0", "CPU:0"),
-            crossing("KFAC/step/mul:0", "GPU:0", "GPU:1"),
-        ]
-    )
-    assert [each.name for each in found] == ["KFAC/fisher/update_averages/concat:0"]
-
-
 def test_sizes_with_the_most_bytes_come_first():
     factors = [
         FactorMemory(str(number), rows, "GPU:0", "GPU:0", rows**2, rows**2, rows**3)
@@ -114,7 +94,7 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_device_lines():
+def test_lines_of_devices_and_of_factors_in_megabytes():
     lines = list(kfac_memory.device_lines(2, MEMORY))
     assert [cells(line) for line in lines] == [
         ["2", "CPU:0", "0", "0", "0", "0%", "0", "0", "0", "7"],
@@ -122,32 +102,20 @@ def test_device_lines():
         ["2", "GPU:1", "40", "0", "40", "25%", "0", "40", "0", "0"],
     ]
     assert len(cells(lines[0])) == len(kfac_memory.DEVICE_TITLES)
-
-
-def test_factor_lines_end_with_the_others():
     groups = {4608: FACTORS[:1], 64: FACTORS[1:]}
     *_, largest, others = (cells(line) for line in kfac_memory.factor_lines(groups, 1))
     assert largest == ["4608", "1", "80", "80%", "75%", "`fc/w/input`"]
     assert others == ["others", "1", "20", "20%", "25%", "`fc/w/output`"]
     assert len(list(kfac_memory.factor_lines(groups, 2))) == 4
-
-
-def test_record_is_json():
     found = json.loads(json.dumps(kfac_memory.record(MEMORY)))
     assert found["devices"]["GPU:0"]["fetched"] == 40 * MB
     assert found["factors"][0]["average"] == "GPU:1"
 
 
 @pytest.mark.slow
-def test_program(tmp_path, run_python):
-    data = tmp_path / "found.json"
-    program = "import runpy; runpy.run_module('benchmarks.kfac_memory', run_name='__main__')"
-    options = ["--network=lenet", "--image_size=12", "--classes=5", f"--json={data}"]
-    towers = ["--towers=1", "--towers=2"]
-    done = run_python(program, *options, *towers, folder=ROOT, quick=True)
-    assert done.code == 0, done.err
-    found = json.loads(data.read_text())["measured"]
+def test_program(run_benchmark):
+    options = ["--network=lenet", "--image_size=12", "--classes=5", "--towers=1", "--towers=2"]
+    found = run_benchmark("kfac_memory", *options, draws=False)
     assert found["settings"]["network"] == "lenet"
     assert set(found["1"]["devices"]) == {"GPU:0"}
     assert set(found["2"]["devices"]) == {"CPU:0", "GPU:0", "GPU:1"}
-    assert "| 2 | GPU:1 |" in done.out

@@ -16,17 +16,11 @@ def measurement():
     return benchmark.Measurement(times, {"momentum": 2_000_000, "K-FAC": 5_000_000})
 
 
-def test_ratios_compare_blocks():
+def test_ratios_compare_blocks_and_the_slowest_steps_with_the_median():
     assert measurement().ratios == pytest.approx([2, 4])
-
-
-def test_slowest_steps_are_compared_with_the_median():
     median = (0.29 + 0.38) / 2
     found = measurement().slowest
     assert found == pytest.approx({"with averages": 0.58 / median, "without": 0.38 / median})
-
-
-def test_lines():
     _, line = benchmark.lines({"resnet20": measurement()})
     assert line.split()[0] == "resnet20"
     assert "3.00 [2.00, 4.00]" in line

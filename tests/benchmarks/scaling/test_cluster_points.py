@@ -11,13 +11,13 @@ from benchmarks.scaling import cluster_cases, cluster_points, cluster_processes
 from benchmarks.scaling.cluster_cases import Case, Point
 
 
-def test_line_formats_a_point():
+def test_point_is_a_line_and_comes_back_from_json():
     found = Point(Case("synchronous", 256, 4, 16, 2), 0.0123, 0.004, 0.0021, 3.2e6, 0.25)
-    words = cluster_points.line(found).split()
-    assert words[:8] == ["synchronous", "4", "x", "256²,", "batch", "16", "2", "workers"]
-    assert words[8:12] == ["12.30", "ms", "CPU", "ms:"]
-    assert words[12:18] == ["worker", "4.00,", "server", "2.10", "3.20", "MB"]
-    assert words[18:] == ["others", "0.25", "cores"]
+    assert " ".join(cluster_points.line(found).split()) == (
+        "synchronous 4 x 256², batch 16 2 workers 12.30 ms "
+        "CPU ms: worker 4.00, server 2.10 3.20 MB others 0.25 cores"
+    )
+    assert Point.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_snapshots_give_cores_of_other_programs():
@@ -54,9 +54,7 @@ def test_only_workers_with_gradients_are_timed():
     assert found.seconds == pytest.approx(0.25)
     found = cluster.run(Case("shared", 8, 2, 1, 3), settle=0.0, window=0.01)
     assert found.seconds == pytest.approx(0.375)
-
-
-def test_window_without_steps_is_refused():
+    # A window without steps is refused.
     cluster = cluster_of(Talking(steps=0, seconds=0.01))
     with pytest.raises(SystemExit, match=r"asynchronous-8.* no worker made two steps in 0.01 s"):
         cluster.run(Case("asynchronous", 8, 2, 1, 1), settle=0.0, window=0.01)
@@ -100,9 +98,7 @@ def test_sizes():
     assert case.waits
     assert case.is_kfac
     assert case.is_exchanged
-
-
-def test_tiny_cases_have_as_many_variables():
+    # Tiny cases have as many variables.
     case = Case("averaging", width=512, layers=4, batch=16, workers=2, interval=7)
     assert not case.is_tiny
     assert case.tiny.is_tiny
@@ -111,18 +107,13 @@ def test_tiny_cases_have_as_many_variables():
 
 
 @pytest.mark.parametrize("mode", cluster_cases.KFAC_MODES)
-@pytest.mark.parametrize("workers", [3, 4, 5, 6])
-def test_gradient_workers_match_kfac_roles(mode, workers):
-    case = Case(mode, 8, 4, 1, workers)
-    roles = [kfac.WorkerRole(mode, workers, index) for index in range(workers)]
-    assert [index < case.gradients for index in range(workers)] == [
-        role.computes_gradients for role in roles
-    ]
-
-
-def test_point_json_round_trip():
-    point = Point(Case("local kfac", 3, 2, 5, 1), 0.1, 0.2, 0.0, 4.0, 0.5)
-    assert Point.from_json(json.loads(json.dumps(point.as_json()))) == point
+def test_gradient_workers_match_kfac_roles(mode):
+    for workers in (3, 4, 5, 6):
+        case = Case(mode, 8, 4, 1, workers)
+        roles = [kfac.WorkerRole(mode, workers, index) for index in range(workers)]
+        assert [index < case.gradients for index in range(workers)] == [
+            role.computes_gradients for role in roles
+        ]
 
 
 def test_cases_are_unique_and_complete():
@@ -136,10 +127,7 @@ def test_cases_are_unique_and_complete():
     assert sorted(case.workers for case in large if not case.is_exchanged) == sorted(
         4 * [1, 2, 3, 4]
     )
-
-
-def test_tiny_cases_have_few_workers():
-    tiny = [case for case in cluster_cases.all_cases(4) if case.is_tiny]
+    tiny = [case for case in cases if case.is_tiny]
     assert {case.mode for case in tiny} == set(cluster_cases.MODES)
     for case in tiny:
         most = 1 if not case.is_exchanged else 3 if case.mode == "dedicated_workers" else 2

@@ -1,7 +1,6 @@
 """The model of costs: fitted to points, and simulated."""
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -48,15 +47,12 @@ def found():
     return {case: simulated(case) for case in cluster_cases.all_cases(4)}
 
 
-def test_fit_recovers_constants(found):
+def test_fit_recovers_constants_and_points(found):
     fitted = cost_fit.constants(found, 2)
     assert fitted.cores == 2
     for field in Constants._fields[:-1]:
         assert getattr(fitted, field) == pytest.approx(getattr(TRUE, field), rel=1e-5), field
-
-
-def test_simulated_points_have_no_error(found):
-    compared = cost_fit.compare(found, cost_fit.constants(found, 2))
+    compared = cost_fit.compare(found, fitted)
     expected = [case for case in found if case.is_exchanged and not case.is_tiny]
     assert [each.case for each in compared] == expected
     for each in compared:
@@ -141,7 +137,7 @@ def test_cores_in_use(found):
     assert cost_fit.cores_in_use(idle, 7, 2) == 2
 
 
-def test_idle_cores_lengthen_simulated_steps(found):
+def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     slower = {
         other: point._replace(seconds=1.25 * point.seconds)
@@ -150,10 +146,7 @@ def test_idle_cores_lengthen_simulated_steps(found):
         for other, point in found.items()
     }
     assert error_of(case, slower) == pytest.approx(0.25, rel=0.05)
-
-
-def test_cores_of_other_programs_are_subtracted(found):
-    case = Case("asynchronous", 256, 4, 512, 4)
+    # Cores of other programs are subtracted.
     busy = {**found, case: found[case]._replace(others=1.0)}
     assert error_of(case, busy) == pytest.approx(1, rel=0.05)
     rounding = {**found, case: found[case]._replace(others=-0.1)}
@@ -168,7 +161,7 @@ def test_constants_are_never_negative(found):
     assert cost_fit.constants(quick, 2).merge == Costs(0, 0, 0)
 
 
-def test_medians():
+def test_points_of_a_case_are_replaced_by_their_medians():
     case = Case("local", 2, 2, 2, 1)
     points = [Point(case, float(n), n + 1.0, n + 2.0, n + 3.0, n + 4.0) for n in (5, 1, 3)]
     assert cost_fit.medians(points) == {case: Point(case, 3.0, 4.0, 5.0, 6.0, 7.0)}
@@ -186,32 +179,29 @@ def cores(seconds, demand=None):
     return Phase(seconds, {"cores": seconds if demand is None else demand})
 
 
+CORES = [cores(1), cores(2)]
+HALF_IDLE = [cores(4, demand=2)]
+SERVED = [Phase(1.0, {}), Phase(0.5, {"server": 0.5})]
+BOTH_WAYS = [Phase(1.0, {"down": 1.0}), Phase(1.0, {"up": 1.0})]
+
+
 @pytest.mark.parametrize(
-    ("number", "available", "expected"), [(1, 1, 3), (2, 2, 3), (2, 1, 6), (3, 2, 4.5), (8, 2, 12)]
+    ("phases", "number", "capacities", "expected"),
+    [
+        (CORES, 1, {"cores": 1}, 3),
+        (CORES, 2, {"cores": 2}, 3),
+        (CORES, 2, {"cores": 1}, 6),
+        (CORES, 3, {"cores": 2}, 4.5),
+        (HALF_IDLE, 2, {"cores": 1}, 4),
+        (HALF_IDLE, 3, {"cores": 1}, 6),
+        (SERVED, 1, {"server": 1}, 1.5),
+        (SERVED, 100, {"server": 1}, 50),
+        (BOTH_WAYS, 50, {"down": 1, "up": 1}, 50),
+    ],
 )
-def test_cores_are_shared(number, available, expected):
-    found = seconds_per_round([Process([cores(1), cores(2)], number)], {"cores": available})
-    assert found == pytest.approx(expected)
-
-
-def test_partly_idle_phases_overlap():
-    half = Process([cores(4, demand=2)], 2)
-    assert seconds_per_round([half], {"cores": 1}) == pytest.approx(4)
-    third = Process([cores(4, demand=2)], 3)
-    assert seconds_per_round([third], {"cores": 1}) == pytest.approx(6)
-
-
-@pytest.mark.parametrize(("number", "expected"), [(1, 1.5), (10, 5.0), (100, 50.0)])
-def test_busy_server_limits_rounds(number, expected):
-    phases = [Phase(1.0, {}), Phase(0.5, {"server": 0.5})]
-    found = seconds_per_round([Process(phases, number)], {"server": 1.0})
-    assert found == pytest.approx(expected, rel=0.02)
-
-
-def test_both_directions_of_a_link_overlap():
-    phases = [Phase(1.0, {"down": 1.0}), Phase(1.0, {"up": 1.0})]
-    found = seconds_per_round([Process(phases, 50)], {"down": 1.0, "up": 1.0})
-    assert found == pytest.approx(50, rel=0.1)
+def test_processes_share_cores_servers_and_links(phases, number, capacities, expected):
+    found = seconds_per_round([Process(phases, number)], capacities)
+    assert found == pytest.approx(expected, rel=0.1 if phases is BOTH_WAYS else 0.02)
 
 
 def test_waiting_processes_wait_for_the_slowest_and_the_closing():
@@ -227,26 +217,8 @@ def test_waiting_processes_share_cores_with_others():
     assert seconds_per_round([beside, trains], {"cores": 2}, [cores(1)]) == pytest.approx(5)
 
 
-def test_rounds_grow_with_processes_and_shrink_with_cores():
-    phases = [cores(1), Phase(0.3, {"cores": 0.1, "server": 0.2}), Phase(0.5, {})]
-    for waits in (False, True):
-        times = [
-            seconds_per_round([Process(phases, n, waits)], {"cores": 2, "server": 1})
-            for n in (1, 2, 3, 5, 9, 20)
-        ]
-        assert all(b >= a * 0.999 for a, b in itertools.pairwise(times))
-        times = [
-            seconds_per_round([Process(phases, 9, waits)], {"cores": n, "server": 1})
-            for n in (1, 2, 3, 5, 9, 20)
-        ]
-        assert all(b <= a * 1.001 for a, b in itertools.pairwise(times))
-
-
-def test_empty_phases_are_skipped():
+def test_empty_phases_are_skipped_and_empty_rounds_refused():
     assert seconds_per_round([Process([Phase(0.0, {}), Phase(2.0, {})])], {}) == 2
-
-
-def test_refuses_empty_rounds_and_unknown_resources():
     with pytest.raises(ValueError, match="take no time"):
         seconds_per_round([Process([Phase(0.0, {})])], {})
     with pytest.raises(ValueError, match="ask for disk, but capacities has cores"):

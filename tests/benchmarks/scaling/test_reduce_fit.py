@@ -32,13 +32,10 @@ def found():
     return {case: simulated(case) for n in range(1, 5) for case in cluster_cases.reduce_cases(n)}
 
 
-def test_fit_recovers_constants(found):
+def test_fit_recovers_constants_and_points(found):
     fitted = reduce_fit.constants(found, TRUE._replace(ring=NOTHING, ring_cpu=NOTHING))
     assert fitted.ring == pytest.approx(TRUE.ring, rel=1e-6)
     assert fitted.ring_cpu == pytest.approx(TRUE.ring_cpu, rel=1e-6)
-
-
-def test_simulated_points_have_no_error(found):
     compared = reduce_fit.compare(found, TRUE)
     assert len(compared) == 9
     assert max(abs(each.error) for each in compared) < 1e-6

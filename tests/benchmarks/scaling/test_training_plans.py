@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import pytest
@@ -55,34 +54,19 @@ def test_bytes_of_five_workers(mode, servers, chief, worker):
     assert (links["to worker"], links["from worker"]) == pytest.approx(worker)
 
 
-@pytest.mark.parametrize("mode", PLANS)
-@pytest.mark.parametrize("workers", [3, 4, 7])
-def test_links_sum_bytes_of_all_stages(mode, workers):
-    plan = PLANS[mode](WITH_KFAC, workers)
-    links = training_plans.links(plan)
-    parts = [(role.number, stage) for role in plan.roles for stage in role.stages]
-    parts += [(1, stage) for stage in plan.closing]
-    assert links["from servers"] == pytest.approx(sum(n * stage.down for n, stage in parts))
-    assert links["to servers"] == pytest.approx(sum(n * stage.up for n, stage in parts))
-    assert sum(role.number for role in plan.roles) == workers
-
-
-@pytest.mark.parametrize("workers", range(3, 41))
-def test_dedicated_workers_match_kfac_roles(workers):
-    roles = [kfac.WorkerRole("dedicated_workers", workers, index) for index in range(workers)]
-    plan = training_plans.dedicated_workers(WITH_KFAC, workers)
-    counts = [
-        sum(role.computes_gradients for role in roles),
-        sum(role.adds_statistics and not role.computes_inverses for role in roles),
-        sum(role.computes_inverses for role in roles),
-    ]
-    trains = [role.number for role in plan.roles[:2]]
-    aside = [role.number for role in plan.roles[2:]]
-    assert [sum(trains), *aside] == [count for count in counts if count]
-    assert trains[0] == 1
-
-
-def test_dedicated_workers_need_three():
+def test_dedicated_workers_match_kfac_roles():
+    for workers in range(3, 41):
+        roles = [kfac.WorkerRole("dedicated_workers", workers, index) for index in range(workers)]
+        plan = training_plans.dedicated_workers(WITH_KFAC, workers)
+        counts = [
+            sum(role.computes_gradients for role in roles),
+            sum(role.adds_statistics and not role.computes_inverses for role in roles),
+            sum(role.computes_inverses for role in roles),
+        ]
+        trains = [role.number for role in plan.roles[:2]]
+        aside = [role.number for role in plan.roles[2:]]
+        assert [sum(trains), *aside] == [count for count in counts if count]
+        assert trains[0] == 1
     with pytest.raises(ValueError, match="workers=2"):
         training_plans.dedicated_workers(WITH_KFAC, 2)
 
@@ -98,9 +82,7 @@ def test_one_worker_on_one_machine():
     empty = 9 * (0.03 + 4 * 0.01)
     expected = (10 * 0.5 + empty + exchange + merge) / 10
     assert training_plans.seconds_per_step(plan, MEASURED) == pytest.approx(expected)
-
-
-def test_computing_limits_one_machine():
+    # Computing limits one machine.
     plan = training_plans.asynchronous(PLAIN, 8)
     constants = Constants(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, cores=2)
     assert training_plans.seconds_per_step(plan, constants) == pytest.approx(8 * 0.5 / 2)
@@ -108,39 +90,28 @@ def test_computing_limits_one_machine():
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 @pytest.mark.parametrize("servers", [1, 4])
-def test_server_links_limit_many_workers(mode, servers):
-    hosts = Hosts(servers, cores=math.inf, bandwidth=100.0)
+def test_servers_limit_many_workers(mode, servers):
+    """By their links, or by their cores."""
     plan = PLANS[mode](PLAIN, 200)
+    hosts = Hosts(servers, cores=math.inf, bandwidth=100.0)
     found = training_plans.seconds_per_step(plan, MEASURED, hosts)
-    one_way = 200 * P / (servers * 100.0)
+    ways = 1 if mode == "asynchronous" else 2
+    assert found == pytest.approx(ways * 200 * P / (servers * 100.0), rel=0.1 / ways)
     if mode == "asynchronous":
-        assert found == pytest.approx(one_way, rel=0.1)
-    else:
-        assert found == pytest.approx(2 * one_way, rel=0.05)
-
-
-@pytest.mark.parametrize("servers", [1, 4])
-def test_server_cores_limit_many_workers(servers):
-    hosts = Hosts(servers, cores=2, bandwidth=1e9)
-    found = training_plans.seconds_per_step(
-        training_plans.asynchronous(PLAIN, 200), MEASURED, hosts
-    )
-    each = 0.01 + 2 * (2 * 0.006 + P * 1e-4) / servers
-    assert found == pytest.approx(200 * each / 2, rel=0.05)
+        hosts = Hosts(servers, cores=2, bandwidth=1e9)
+        each = 0.01 + 2 * (2 * 0.006 + P * 1e-4) / servers
+        found = training_plans.seconds_per_step(plan, MEASURED, hosts)
+        assert found == pytest.approx(200 * each / 2, rel=0.05)
 
 
 def test_mean_of_more_gradients_takes_more_cpu():
-    plain = [
-        training_plans.cpu_seconds_per_step(PLANS["asynchronous"](PLAIN, n), MEASURED)
-        for n in (1, 3)
-    ]
-    mean = [
-        training_plans.cpu_seconds_per_step(PLANS["synchronous"](PLAIN, n), MEASURED)
-        for n in (1, 3)
-    ]
     gradient = 2 * 0.02 + P * 1e-5
-    assert mean[0] - plain[0] == pytest.approx(0.03 + gradient)
-    assert mean[1] - plain[1] == pytest.approx(0.03 + 3 * gradient)
+    for workers in (1, 3):
+        plain, mean = (
+            training_plans.cpu_seconds_per_step(PLANS[mode](PLAIN, workers), MEASURED)
+            for mode in ("asynchronous", "synchronous")
+        )
+        assert mean - plain == pytest.approx(0.03 + workers * gradient)
 
 
 @pytest.mark.parametrize("mode", ["averaging", "shared", "chief_worker", "dedicated_workers"])
@@ -155,18 +126,6 @@ def test_small_work_costs_chief_and_others(mode):
     alone = MEASURED._replace(cores=100)
     before, after = (training_plans.seconds_per_step(plan, alone) for plan in plans)
     assert after - before >= 2.99
-
-
-@pytest.mark.parametrize("mode", PLANS)
-def test_steps_grow_with_workers_and_shrink_with_servers(mode):
-    def seconds(workers, servers):
-        hosts = Hosts(servers, cores=2, bandwidth=1e5, latency=0.001)
-        return training_plans.seconds_per_step(PLANS[mode](PLAIN, workers), MEASURED, hosts)
-
-    times = [seconds(workers, 1) for workers in (3, 6, 12, 48)]
-    assert all(b >= 0.99 * a for a, b in itertools.pairwise(times))
-    times = [seconds(48, servers) for servers in (1, 2, 8)]
-    assert all(b <= 1.01 * a for a, b in itertools.pairwise(times))
 
 
 def test_towers_sum_gradients():

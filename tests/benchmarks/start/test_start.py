@@ -35,11 +35,7 @@ def record(seconds):
 
 
 def test_measure_counts_operations_and_seconds():
-    steps = []
-
-    @tf.function
-    def square(value):
-        return value * value
+    steps, square = [], tf.function(lambda value: value * value)
 
     def build():
         variable = v1.get_variable("variable", [], initializer=v1.ones_initializer())

@@ -96,14 +96,11 @@ def test_race_leaves_out_optimizers_that_do_not_start(monkeypatch, tmp_path):
     assert task["rounds"] == 2
     assert task["blocks"] == {"momentum": 40, "adam": 40, "soap": 10}
     assert len(task["grid"]) == 3
-
-
-def test_race_needs_adam(monkeypatch):
+    # It needs Adam.
     found = {"runs": [], "troubles": {"adam": "ImportError: no torch"}}
-    monkeypatch.setattr(loss_race, "_write_start", lambda *_: None)
     monkeypatch.setattr(harness, "read_json", lambda *_: found)
     with pytest.raises(harness.ChildError, match=r"Could not race pytorch.*no torch"):
-        loss_race.race_rival(("pytorch", "python"), Problem("convnet"), [], 1, 40, 5)
+        loss_race.race_rival(rival, problem, [], 1, 40, 5)
 
 
 @pytest.mark.slow
@@ -150,11 +147,7 @@ def drawn(kind, shape):
             return session.run(weights)
 
 
-def test_kinds_are_those_of_the_races():
-    assert tuple(INITIALIZERS) == WEIGHTS
-
-
-@pytest.mark.parametrize("inputs", [100, CONNECTIONS, 4])
+@pytest.mark.parametrize("inputs", [100, 4])
 def test_sparse_units_have_as_many_normal_weights(inputs):
     weights = drawn("sparse", [inputs, 400])
     counts = np.count_nonzero(weights, axis=0)
@@ -165,26 +158,23 @@ def test_sparse_units_have_as_many_normal_weights(inputs):
 
 
 def test_glorot_weights_are_uniform():
+    assert tuple(INITIALIZERS) == WEIGHTS
     weights = drawn("glorot", [100, 50])
     assert 0.99 * 0.2 < np.abs(weights).max() <= 0.2
     assert weights.std() == pytest.approx(0.2 / 3**0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_optimizers_choose_among_as_many_settings(name):
+def test_optimizers_choose_among_as_many_settings_for_the_same_problems(name):
     table = TABLES[name]
+    assert table["adam"] == race_settings.SETTINGS["adam"]
     assert race_settings.BASELINE in table
     assert table.keys() <= race_settings.BLOCK.keys()
     counts = {len(set(settings)) for problems in table.values() for settings in problems.values()}
     assert counts == {3}
-
-
-@pytest.mark.parametrize("name", race_settings.RIVAL_SETTINGS)
-def test_rivals_have_our_adam_and_problems(name):
-    table = race_settings.RIVAL_SETTINGS[name]
-    assert table["adam"] == race_settings.SETTINGS["adam"]
-    models = {race_settings.Problem(model).name for model in environments.RIVALS[name].models}
-    assert models == set.intersection(*map(set, table.values())) & set(race_settings.MODELS)
+    if name != "ours":
+        models = {race_settings.Problem(model).name for model in environments.RIVALS[name].models}
+        assert models == set.intersection(*map(set, table.values())) & set(race_settings.MODELS)
 
 
 def test_options_cover_every_problem_of_an_optimizer():
@@ -192,11 +182,6 @@ def test_options_cover_every_problem_of_an_optimizer():
     for optimizer, options in race_settings.RIVAL_OPTIONS.items():
         assert options.keys() == tables[optimizer].keys()
 
-
-def test_yardsticks_are_adam_and_sgd():
     assert race_settings.yardsticks(race_settings.SETTINGS) == {"adam", "momentum"}
     assert race_settings.yardsticks(TABLES["kfac-jax"]) == {"adam"}
-
-
-def test_every_rival_has_settings():
     assert list(race_settings.RIVAL_SETTINGS) == environments.with_programs("losses")

@@ -6,7 +6,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -35,11 +34,9 @@ def estimators(plan, run_settings):
             )
 
 
-def test_workers_train_one_model_and_the_chief_evaluates(tmp_path, capfd, make_settings):
-    random = np.random.RandomState(0)
-    images = random.rand(32, 8, 8, 1).astype(np.float32)
-    examples = mnist.Examples(images, random.randint(0, 10, 32).astype(np.int32))
-    data = mnist.Dataset("noise", examples, examples)
+@pytest.mark.broad
+def test_workers_train_one_model_and_the_chief_evaluates(tmp_path, capfd, make_settings, noise):
+    data = mnist.Dataset("noise", noise(32), noise(32))
     run_settings = make_settings(tmp_path, num_towers=2, progress="log")
     workers = list(estimators(cluster_plan(2, 0), run_settings))
     with ThreadPoolExecutor(2) as threads:

@@ -13,11 +13,8 @@ from examples.convnet_modes import single_machine
 PARAMS = {"optimizer": "momentum", "learning_rate": 0.05, "momentum": 0.9}
 
 
-def test_runs_with_one_seed_are_equal(tmp_path, capsys, make_settings):
-    random = np.random.RandomState(0)
-    images = random.rand(16, 8, 8, 1).astype(np.float32)
-    examples = mnist.Examples(images, random.randint(0, 10, 16).astype(np.int32))
-    data = mnist.Dataset("noise", examples, examples)
+def test_runs_with_one_seed_are_equal(tmp_path, capsys, make_settings, noise):
+    data = mnist.Dataset("noise", noise(16), noise(16))
     losses = []
     for folder in ("first", "second"):
         single_machine.run(data, make_settings(tmp_path / folder, eval_every_steps=1), PARAMS)

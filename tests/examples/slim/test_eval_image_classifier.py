@@ -12,29 +12,13 @@ pytest.importorskip("sklearn")
 
 v1 = tf.compat.v1
 DIGITS = ("--dataset_name=digits", "--model_name=lenet", "--progress=off")
-DEFAULTS = {
-    "batch_size": "100",
-    "checkpoint_path": "runs/tfmodel",
-    "clone_on_cpu": "false",
-    "dataset_dir": None,
-    "dataset_name": "imagenet",
-    "dataset_split_name": "test",
-    "eval_dir": "runs/tfmodel",
-    "eval_image_size": None,
-    "eval_interval_secs": "0.0",
-    "labels_offset": "0",
-    "master": "",
-    "max_num_batches": None,
-    "model_name": "inception_v3",
-    "moving_average_decay": None,
-    "num_clones": "1",
-    "num_preprocessing_threads": "4",
-    "preprocessing_name": None,
-    "progress": "auto",
-    "quantize": "false",
-    "timeout_secs": "3600.0",
-    "use_grayscale": "false",
-}
+DEFAULTS = """
+    batch_size=100 checkpoint_path=runs/tfmodel clone_on_cpu=false dataset_dir
+    dataset_name=imagenet dataset_split_name=test eval_dir=runs/tfmodel eval_image_size
+    eval_interval_secs=0.0 labels_offset=0 master= max_num_batches model_name=inception_v3
+    moving_average_decay num_clones=1 num_preprocessing_threads=4 preprocessing_name progress=auto
+    quantize=false timeout_secs=3600.0 use_grayscale=false
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +32,17 @@ def checkpoint(tmp_path_factory):
         return v1.train.Saver().save(session, str(folder / "model.ckpt"), 0)
 
 
+@pytest.fixture
+def evaluate_program(run_program, checkpoint, tmp_path):
+    """Runs the program with some flags more."""
+    given = (*DIGITS, f"--checkpoint_path={checkpoint}", f"--eval_dir={tmp_path}")
+    return lambda *flags: run_program("slim.eval_image_classifier", *given, *flags)
+
+
 def test_flags_have_the_defaults_of_slim_except_the_directory(run_program):
-    assert run_program("slim.eval_image_classifier", "--help").defaults() == DEFAULTS
+    found = run_program("slim.eval_image_classifier", "--help").defaults()
+    words = [word.partition("=") for word in DEFAULTS.split()]
+    assert found == {name: value if given else None for name, given, value in words}
 
 
 @pytest.mark.parametrize(
@@ -65,45 +58,26 @@ def test_flags_have_the_defaults_of_slim_except_the_directory(run_program):
         ("--model_name=cifarnet", "cifarnet"),
     ],
 )
-def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
-    run_program, checkpoint, tmp_path, flag, message
-):
-    given = (*DIGITS, f"--checkpoint_path={checkpoint}", f"--eval_dir={tmp_path}", flag)
-    done = run_program("slim.eval_image_classifier", *given)
+def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(evaluate_program, flag, message):
+    done = evaluate_program(flag)
     assert done.code == 2, done.err
     assert done.err.count("\n") == 1
     assert message in done.err
 
 
-def test_some_batches(run_program, checkpoint, tmp_path):
-    given = (*DIGITS, f"--checkpoint_path={checkpoint}", f"--eval_dir={tmp_path}")
-    done = run_program(
-        "slim.eval_image_classifier",
-        *given,
-        "--batch_size=4",
-        "--max_num_batches=2",
-        "--num_clones=2",
-    )
+def test_some_batches(evaluate_program):
+    done = evaluate_program("--batch_size=4", "--max_num_batches=2", "--num_clones=2")
     assert done.code == 0, done.err
     (accuracy,) = re.findall(r"^step 0 +Accuracy (\S+) ", done.out, re.MULTILINE)
     assert float(accuracy) * 8 == int(float(accuracy) * 8), "a share of eight images"
 
 
-def test_loop_without_any_checkpoint(run_program, tmp_path):
-    given = (*DIGITS, f"--checkpoint_path={tmp_path}/none", f"--eval_dir={tmp_path}")
-    done = run_program(
-        "slim.eval_image_classifier", *given, "--eval_interval_secs=0.1", "--timeout_secs=0.1"
-    )
+def test_loop_ends_when_no_more_checkpoints_come(evaluate_program, checkpoint, tmp_path):
+    secs = ("--eval_interval_secs=0.1", "--timeout_secs=0.2")
+    done = evaluate_program(f"--checkpoint_path={tmp_path}/none", *secs)
     assert done.code == 2
-    assert f"No checkpoint has come to {tmp_path}/none in 0.1 seconds" in done.err
-
-
-def test_loop_ends_when_no_more_checkpoints_come(run_program, checkpoint, tmp_path):
-    folder = checkpoint.rpartition("/")[0]
-    given = (*DIGITS, f"--checkpoint_path={folder}", f"--eval_dir={tmp_path}")
-    done = run_program(
-        "slim.eval_image_classifier", *given, "--eval_interval_secs=0.1", "--timeout_secs=0.5"
-    )
+    assert f"No checkpoint has come to {tmp_path}/none in 0.2 seconds" in done.err
+    done = evaluate_program(f"--checkpoint_path={checkpoint.rpartition('/')[0]}", *secs)
     assert done.code == 0, done.err
     assert len(re.findall(r"^step 0 +Accuracy", done.out, re.MULTILINE)) == 1
-    assert "no newer checkpoint for 0.5 seconds" in done.out
+    assert "no newer checkpoint for 0.2 seconds" in done.out

@@ -39,13 +39,11 @@ def write_cifar(folder, images, labels):
     (folder / "test_batch.bin").write_bytes(cifar_records(images, labels).tobytes())
 
 
-def example(image, label):
-    encoded = tf.io.encode_png(image).numpy()
-    features = {
-        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
-        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+def example(encoded, label):
+    record = tf.train.Example()
+    record.features.feature["image/encoded"].bytes_list.value.append(encoded)
+    record.features.feature["image/class/label"].int64_list.value.append(label)
+    return record.SerializeToString()
 
 
 def write_tfrecords(folder, images, labels, split="train", shards=3):
@@ -53,7 +51,8 @@ def write_tfrecords(folder, images, labels, split="train", shards=3):
         name = folder / f"{split}-{shard:05d}-of-{shards:05d}"
         with tf.io.TFRecordWriter(str(name)) as writer:
             for row in range(shard, len(labels), shards):
-                writer.write(example(images[row], int(labels[row])))
+                encoded = tf.io.encode_png(images[row]).numpy()
+                writer.write(example(encoded, int(labels[row])))
     (folder / "labels.txt").write_text("".join(f"{number}:class\n" for number in range(10)))
 
 

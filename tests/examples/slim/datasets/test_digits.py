@@ -20,21 +20,11 @@ def test_bundled_digits(write, split, count):
     assert labels == part.labels[:5].tolist()
 
 
-def test_mnist_pixels_are_those_of_the_file(write, rows, tmp_path):
-    images, labels = rows[0][..., :1], rows[1]
-    write.write_mnist(tmp_path, images, labels)
-    found, _ = write.read(digits.mnist_idx("test", str(tmp_path)), Reading(training=False))
-    np.testing.assert_array_equal(found, images)
-
-
-@pytest.mark.parametrize("make", [digits.digits, digits.mnist_idx])
-def test_refuses_other_splits_and_patterns(make, tmp_path):
-    with pytest.raises(ValueError, match="no split 'validation'; it has train, test"):
-        make("validation", str(tmp_path))
-    with pytest.raises(ValueError, match="takes no file pattern, got 'x'"):
-        make("train", str(tmp_path), "x")
-
-
-def test_mnist_names_missing_files(tmp_path):
+def test_refuses_other_splits_patterns_and_folders_without_files(tmp_path):
+    for make in (digits.digits, digits.mnist_idx):
+        with pytest.raises(ValueError, match="no split 'validation'; it has train, test"):
+            make("validation", str(tmp_path))
+        with pytest.raises(ValueError, match="takes no file pattern, got 'x'"):
+            make("train", str(tmp_path), "x")
     with pytest.raises(ValueError, match="no train-images-idx3-ubyte"):
         digits.mnist_idx("train", str(tmp_path))

@@ -27,21 +27,14 @@ def test_imagenet_has_a_background_and_a_known_size(rows, write, tmp_path):
         tfrecords.imagenet("test", str(tmp_path))
 
 
-def test_decodes_jpeg_and_grey_images_to_three_channels():
+def test_decodes_jpeg_and_grey_images_to_three_channels(write):
     grey = np.full((4, 6, 1), 200, np.uint8)
     colour = np.full((5, 4, 3), 100, np.uint8)
     for encoded, shape, value in (
         (tf.io.encode_png(grey), (4, 6, 3), 200),
         (tf.io.encode_jpeg(colour), (5, 4, 3), 100),
     ):
-        features = {
-            "image/encoded": tf.train.Feature(
-                bytes_list=tf.train.BytesList(value=[encoded.numpy()])
-            ),
-            "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[7])),
-        }
-        record = tf.train.Example(features=tf.train.Features(feature=features))
-        image, label = tfrecords.decode_example(record.SerializeToString())
+        image, label = tfrecords.decode_example(write.example(encoded.numpy(), 7))
         assert image.shape == shape
         assert np.abs(image.numpy().astype(int) - value).max() <= 2
         assert label.numpy() == 7
@@ -85,12 +78,6 @@ def test_order_does_not_depend_on_threads_but_on_readers(rows, write, tmp_path):
         return write.read(dataset, Reading(training=True, seed=1, num_readers=readers), 27)[1]
 
     assert order(4) == order(4) != order(1)
-
-
-@pytest.mark.parametrize("shards", [1, 5])
-def test_evaluation_reads_file_after_file(rows, write, tmp_path, shards):
-    write.write_tfrecords(tmp_path, *rows, shards=shards)
-    dataset = factory.get_dataset("tfrecords", "train", str(tmp_path))
-    labels = rows[1].tolist()
-    in_files = [label for shard in range(shards) for label in labels[shard::shards]]
+    # Evaluation reads file after file.
+    in_files = [label for shard in range(4) for label in rows[1].tolist()[shard::4]]
     assert write.read(dataset, Reading(training=False, num_readers=3))[1] == in_files

@@ -1,5 +1,7 @@
 """A network of one layer, with all that the real ones have: two heads, decay, statistics."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,22 +23,15 @@ def get_network_fn(name, num_classes, weight_decay=0.0, is_training=False):
         keys = [v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.MODEL_VARIABLES]
         trained = [*keys, v1.GraphKeys.TRAINABLE_VARIABLES]
         pixels = tf.reshape(images, [-1, SIDE * SIDE])
-        weights = v1.get_variable(
+        zeros = functools.partial(v1.get_variable, initializer=v1.zeros_initializer())
+        weights = zeros(
             "net/logits/weights",
             [SIDE * SIDE, num_classes],
-            initializer=v1.zeros_initializer(),
             regularizer=lambda w: weight_decay * tf.nn.l2_loss(w),
             collections=trained,
         )
-        bias = v1.get_variable(
-            "net/logits/biases",
-            [num_classes],
-            initializer=v1.zeros_initializer(),
-            collections=trained,
-        )
-        mean = v1.get_variable(
-            "net/mean", [], initializer=v1.zeros_initializer(), trainable=False, collections=keys
-        )
+        bias = zeros("net/logits/biases", [num_classes], collections=trained)
+        mean = zeros("net/mean", [], trainable=False, collections=keys)
         logits = tf.matmul(pixels, weights) + bias
         end_points = {"Logits": logits}
         if is_training:

@@ -46,11 +46,7 @@ def test_alone():
 
 @pytest.mark.parametrize(
     ("job", "task", "role", "number"),
-    [
-        ("worker", 0, ("chief", 0), 0),
-        ("worker", 2, ("worker", 1), 2),
-        ("ps", 1, ("ps", 1), 4),
-    ],
+    [("worker", 0, ("chief", 0), 0), ("worker", 2, ("worker", 1), 2), ("ps", 1, ("ps", 1), 4)],
 )
 def test_hosts(job, task, role, number):
     found = config(**HOSTS, job_name=job, task=task)
@@ -147,13 +143,10 @@ def test_wrong_flags(flags, message):
         config(**flags)
 
 
-def test_replicas_need_a_parameter_server():
+def test_replicas_need_a_parameter_server_and_clones_a_gpu_each(monkeypatch):
     alone = config(master="grpc://a:1", worker_replicas=2)
     with pytest.raises(ValueError, match="2 replicas"):
         cluster.deployment(alone, 1, True)
-
-
-def test_more_clones_than_gpus(monkeypatch):
     monkeypatch.setattr(cluster.model_deploy, "local_devices", lambda kind: ["/device:GPU:0"])
     with pytest.raises(ValueError, match="num_clones=2, but this process has 1 GPUs"):
         cluster.deployment(config(), 2, False)

@@ -1,7 +1,5 @@
 """Metrics of the small network against NumPy, and the checkpoints that are evaluated."""
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -49,8 +47,9 @@ def evaluated(tmp_path, batch, checkpoint, num_clones, batch_size, moving_averag
     )
 
 
-@pytest.mark.parametrize(("num_clones", "batch_size"), [(1, 7), (2, 3), (3, 6)])
-@pytest.mark.parametrize("decay", [None, 0.9])
+@pytest.mark.parametrize(
+    ("num_clones", "batch_size", "decay"), [(1, 7, None), (2, 3, 0.9), (3, 6, None)]
+)
 def test_metrics_are_exact(tmp_path, batch, checkpoint, num_clones, batch_size, decay):
     path, weights, bias = checkpoint
     logits = batch[0].reshape(7, 4) @ weights + bias
@@ -71,33 +70,33 @@ def save(folder, step):
         return v1.train.Saver().save(session, str(folder / "model.ckpt"), step)
 
 
-def test_newest(tmp_path):
-    first, second = save(tmp_path, 1), save(tmp_path, 2)
-    assert checkpoints.newest(str(tmp_path)) == second
-    assert checkpoints.newest(first) == first
+def test_following_waits_as_long_as_told(monkeypatch):
+    def iterator(folder, **given):
+        return iter([(folder, given)])
 
-
-def test_nothing_there(tmp_path):
-    for path in (tmp_path, tmp_path / "model.ckpt-1"):
-        with pytest.raises(ValueError, match=f"There is no checkpoint at {path}. Correct --check"):
-            checkpoints.newest(str(path))
+    monkeypatch.setattr(tf.train, "checkpoints_iterator", iterator)
+    for secs, timeout in ((7.0, 7.0), (0.0, None)):
+        (found,) = checkpoints.following("there", 5.0, secs)
+        assert found == ("there", {"min_interval_secs": 5.0, "timeout": timeout})
 
 
 def test_following_yields_new_ones_until_none_comes(tmp_path):
     first = save(tmp_path, 1)
-    found = checkpoints.following(str(tmp_path), 0.01, 1.5)
+    found = checkpoints.following(str(tmp_path), 0.01, 0.2)
     assert next(found) == first
-    later = threading.Timer(0.1, save, [tmp_path, 2])
-    later.start()
-    assert next(found).endswith("model.ckpt-2")
-    later.join()
-    assert list(found) == []
+    second = save(tmp_path, 2)
+    assert list(found) == [second]
+    assert checkpoints.newest(str(tmp_path)) == second
+    assert checkpoints.newest(first) == first
 
 
-def test_path_that_cannot_be_read_is_refused(monkeypatch):
+def test_path_without_a_checkpoint_is_refused(tmp_path, monkeypatch):
     def fail(path):
         raise tf.errors.UnavailableError(None, None, "no such bucket")
 
+    for path in (tmp_path, tmp_path / "model.ckpt-1"):
+        with pytest.raises(ValueError, match=f"There is no checkpoint at {path}. Correct --check"):
+            checkpoints.newest(str(path))
     monkeypatch.setattr(v1.train, "checkpoint_exists", fail)
     with pytest.raises(ValueError, match="Cannot read --checkpoint_path=a/b: no such bucket"):
         checkpoints.newest("a/b")

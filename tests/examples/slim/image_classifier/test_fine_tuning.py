@@ -66,25 +66,18 @@ def test_variables_to_restore(variables, checkpoint, settings, wanted):
     assert names(fine_tuning.variables_to_restore(settings, variables, checkpoint)) == wanted
 
 
-def test_missing_variables_are_named(variables, checkpoint):
-    with pytest.raises(FlagError, match=r"it has no net/new. Leave them out by --checkpoint_excl"):
-        fine_tuning.variables_to_restore(
-            FineTuning(checkpoint_path=checkpoint), variables, checkpoint
-        )
-
-
-def test_other_shapes_are_named(graph, checkpoint):
-    logits = v1.get_variable("net/logits/weights", [4])
-    settings = FineTuning(checkpoint_path=checkpoint)
-    with pytest.raises(FlagError, match=r"net/logits/weights is \[3\] there and \[4\] here"):
-        fine_tuning.variables_to_restore(settings, [logits], checkpoint)
-
-
-def test_nothing_in_common_is_refused(graph, checkpoint):
-    other = v1.get_variable("other", [])
-    settings = FineTuning(checkpoint_path=checkpoint, ignore_missing_vars=True)
-    with pytest.raises(FlagError, match="it has no variable of this model"):
-        fine_tuning.variables_to_restore(settings, [other], checkpoint)
+@pytest.mark.parametrize(
+    ("name", "shape", "ignores", "message"),
+    [
+        ("net/new", [], False, "it has no net/new. Leave them out by --checkpoint_excl"),
+        ("net/new", [], True, "it has no variable of this model"),
+        ("net/logits/weights", [4], False, r"net/logits/weights is \[3\] there and \[4\] here"),
+    ],
+)
+def test_variables_that_differ_are_named(graph, checkpoint, name, shape, ignores, message):
+    settings = FineTuning(checkpoint_path=checkpoint, ignore_missing_vars=ignores)
+    with pytest.raises(FlagError, match=message):
+        fine_tuning.variables_to_restore(settings, [v1.get_variable(name, shape)], checkpoint)
 
 
 def test_run_begins_with_the_values_and_so_do_the_averages(checkpoint, capsys, tmp_path):

@@ -63,35 +63,28 @@ def ftrl(power=-0.4, start=0.3, l1=0.2, l2=0.1):
         weight = new
 
 
-@pytest.mark.parametrize(
-    ("name", "formula", "changes"),
-    [
-        ("sgd", sgd, {}),
-        ("momentum", momentum, {"momentum": 0.8}),
-        ("adagrad", adagrad, {"adagrad_initial_accumulator_value": 0.3}),
-        ("adam", adam, {"adam_beta1": 0.8, "adam_beta2": 0.7, "opt_epsilon": 0.1}),
-        (
-            "rmsprop",
-            rmsprop,
-            {"rmsprop_decay": 0.6, "rmsprop_momentum": 0.7, "opt_epsilon": 0.1},
-        ),
-        ("adadelta", adadelta, {"adadelta_rho": 0.6, "opt_epsilon": 0.1}),
-        (
-            "ftrl",
-            ftrl,
-            {
-                "ftrl_learning_rate_power": -0.4,
-                "ftrl_initial_accumulator_value": 0.3,
-                "ftrl_l1": 0.2,
-                "ftrl_l2": 0.1,
-            },
-        ),
-    ],
-)
-def test_two_steps(optimizer_settings, name, formula, changes):
+CHANGES = {
+    sgd: {},
+    momentum: {"momentum": 0.8},
+    adagrad: {"adagrad_initial_accumulator_value": 0.3},
+    adam: {"adam_beta1": 0.8, "adam_beta2": 0.7, "opt_epsilon": 0.1},
+    rmsprop: {"rmsprop_decay": 0.6, "rmsprop_momentum": 0.7, "opt_epsilon": 0.1},
+    adadelta: {"adadelta_rho": 0.6, "opt_epsilon": 0.1},
+    ftrl: {
+        "ftrl_learning_rate_power": -0.4,
+        "ftrl_initial_accumulator_value": 0.3,
+        "ftrl_l1": 0.2,
+        "ftrl_l2": 0.1,
+    },
+}
+
+
+@pytest.mark.parametrize("formula", CHANGES)
+def test_two_steps(optimizer_settings, formula):
+    settings = optimizer_settings(formula.__name__, **CHANGES[formula])
     with tf.Graph().as_default(), v1.Session() as session:
         weight = v1.get_variable("weight", initializer=1.0)
-        made = optimizers.make_optimizer(optimizer_settings(name, **changes), tf.constant(RATE))
+        made = optimizers.make_optimizer(settings, tf.constant(RATE))
         step = made.apply_gradients([(tf.constant(GRADIENT), weight)])
         session.run(v1.global_variables_initializer())
         values = [1.0]
@@ -121,44 +114,34 @@ def rates(chosen, steps, epoch_steps=5.3):
     with tf.Graph().as_default(), v1.Session() as session:
         step = v1.placeholder(tf.int64, [])
         rate = schedules.learning_rate(chosen, epoch_steps, step)
-        assert rate.dtype == tf.float32
-        assert rate.shape == ()
-        return [session.run(rate, {step: number}) for number in steps]
+        assert (rate.dtype, rate.shape) == (tf.float32, ())
+        return rate.op.name, [session.run(rate, {step: number}) for number in steps]
 
 
 # 2 epochs of 5.3 steps are 10 whole steps.
 @pytest.mark.parametrize(
-    ("kind", "wanted"),
+    ("kind", "name", "wanted"),
     [
-        ("exponential", [0.8, 0.8, 0.8, 0.4, 0.4, 0.2]),
-        ("polynomial", [0.8, 0.74, 0.26, 0.2, 0.2, 0.2]),
-        ("fixed", [0.8, 0.8, 0.8, 0.8, 0.8, 0.8]),
+        ("exponential", "exponential_decay", [0.8, 0.8, 0.8, 0.4, 0.4, 0.2]),
+        ("polynomial", "polynomial_decay", [0.8, 0.74, 0.26, 0.2, 0.2, 0.2]),
+        ("fixed", "fixed", [0.8, 0.8, 0.8, 0.8, 0.8, 0.8]),
     ],
 )
-def test_decay(kind, wanted):
-    np.testing.assert_allclose(rates(schedule(kind), [0, 1, 9, 10, 19, 20]), wanted, rtol=1e-6)
+def test_decay(kind, name, wanted):
+    op_name, found = rates(schedule(kind), [0, 1, 9, 10, 19, 20])
+    assert op_name == f"{name}_learning_rate"
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 def test_warm_up_is_a_straight_line_until_the_schedule_is_lower():
     # 3 epochs of 5 steps; after 10 steps the schedule halves, to 0.4, which 15 would reach at 7.5.
-    found = rates(schedule("exponential", warmup_epochs=3.0), [0, 3, 6, 10, 14, 15], 5.0)
+    _, found = rates(schedule("exponential", warmup_epochs=3.0), [0, 3, 6, 10, 14, 15], 5.0)
     np.testing.assert_allclose(found, [0, 0.16, 0.32, 0.4, 0.4, 0.4], rtol=1e-6)
 
 
-def test_steps_of_an_epoch():
+def test_impossible_schedules_are_refused():
     assert schedules.steps_per_epoch(100, 8) == 12.5
     assert schedules.steps_per_epoch(100, 8, batches_per_step=5) == 2.5
-
-
-def test_names():
-    with tf.Graph().as_default():
-        for kind in schedules.DECAY_TYPES:
-            name = schedules.learning_rate(schedule(kind), 5.0, tf.constant(1)).op.name
-            decays = f"{kind}_decay_learning_rate"
-            assert name == ("fixed_learning_rate" if kind == "fixed" else decays)
-
-
-def test_impossible_schedules_are_refused():
     with pytest.raises(ValueError, match="'cosine'; known are exponential, fixed, polynomial"):
         schedules.check(schedule("cosine"), 10.0)
     with pytest.raises(ValueError, match=r"every 0.1 epochs of 5 steps: that is less than a step"):

@@ -45,9 +45,8 @@ def test_tags_of_one_clone_with_two_heads(graph, fake_network, batch, training_s
         assert values[variable.op.name].histo.num == variable.shape.num_elements()
 
 
-@pytest.mark.parametrize("gradients", [False, True])
-def test_event_file(fake_network, batch, training_settings, tmp_path, gradients):
-    settings = training_settings(2, summarize_gradients=gradients, save_summaries_secs=0.001)
+def test_event_file(fake_network, batch, training_settings, tmp_path):
+    settings = training_settings(2, summarize_gradients=True, save_summaries_secs=0.001)
     estimator = replicate.Estimator(
         training.model_fn,
         str(tmp_path),
@@ -64,16 +63,13 @@ def test_event_file(fake_network, batch, training_settings, tmp_path, gradients)
         "net/logits/weights",
         "net/mean",
         "losses/clone_0/softmax_cross_entropy_loss/value",
+        "gradients/net/logits/weights_norm",
     } <= found
     assert not [tag for tag in found if tag.startswith("losses/clone_1/")], (
         "of the first clone only"
     )
-    assert ("gradients/net/logits/weights_norm" in found) == gradients
-
-
-def test_nothing_is_written_for_0_seconds(graph, tmp_path):
-    assert writer_hooks(str(tmp_path), 0) == []
-    assert not list(tmp_path.iterdir())
+    assert writer_hooks(str(tmp_path / "none"), 0) == []
+    assert not (tmp_path / "none").exists()
 
 
 def test_gradient_norm_of_sparse_gradients(graph, evaluate):
