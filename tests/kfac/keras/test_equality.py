@@ -83,10 +83,11 @@ def in_a_graph(either, make_model, x, y, weights, size, **settings):
             {"momentum_type": "regular", "norm_constraint": 1e-2, "spread_inverses": True},
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             dense_model,
             vectors,
             {"invert_every": 5, "spread_inverses": True, "spread_first_inverses": True},
+            marks=pytest.mark.broad,
         ),
     ],
     ids=["conv", "periods", "constraint", "first inverses"],
