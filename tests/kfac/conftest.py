@@ -36,6 +36,12 @@ class Network:
         """Feeds one array per tower."""
         return dict(zip(self.features + self.labels, list(features) + list(labels), strict=True))
 
+    def start(self, session, optimizer):
+        """Builds a step of the only tower, and initializes all variables; returns its op."""
+        train = optimizer.minimize(self.losses[0])
+        session.run(v1.global_variables_initializer())
+        return train
+
     def mean_gradients(self, optimizer):
         """Gradients of the mean over equal towers, from one compute_gradients call per tower."""
         share = 1.0 / len(self.losses)

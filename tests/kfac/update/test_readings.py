@@ -8,7 +8,6 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors import (
     ConvInputSUAKroneckerFactor,
     Damping,
-    FullyConnectedDiagonalFactor,
     FullyConnectedKroneckerFactor,
 )
 from kfac.linalg.damped_functions import Cholesky
@@ -25,8 +24,7 @@ def half_square(matrix):
     return np.sum(np.square(matrix.astype(np.float64))) / 2
 
 
-@pytest.mark.parametrize("device", ["", "/device:CPU:1"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("device", "dtype"), [("", "float32"), ("/device:CPU:1", "float16")])
 def test_numbers_of_a_matrix(graph, session, update_factors, device, dtype):
     """Its inverses may be elsewhere, and of another dtype."""
     config = CurvatureConfig(factor_dtype="float64", inverse_dtype=dtype)
@@ -47,18 +45,6 @@ def test_numbers_of_a_matrix(graph, session, update_factors, device, dtype):
         np.testing.assert_array_equal(slot.rare_paths, [0, 0, 0])
     calls = {op for op in graph.get_operations() if op.name.startswith("numbers")}
     assert len(calls) == (3 if device else 1)
-
-
-def test_numbers_of_a_diagonal(graph, session, update_factors):
-    g = np.random.RandomState(1).randn(8, 2)
-    tensors = (((tf.constant(X), tf.constant(g)),),)
-    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
-    update_factors(factor)
-    numbers = numbers_of(factor)
-    assert numbers.slots == ()
-    expected = ((X**2).T @ g**2 / 8).sum()
-    np.testing.assert_allclose(session.run(numbers.average.trace), expected, rtol=1e-12)
-    assert session.run(numbers.average.weight) == 1
 
 
 def test_numbers_of_a_factor_whose_trace_has_another_form(graph, session, update_factors):
@@ -88,7 +74,7 @@ def test_rare_paths_are_counted(graph, session):
     np.testing.assert_array_equal(session.run(slot.rare_paths), [0, 0, 2])
 
 
-@pytest.mark.parametrize("count", [1, 5, 37])
+@pytest.mark.parametrize("count", [1, 37])
 def test_total_of_counters_on_several_devices(graph, session, count):
     counters = [make_counter(f"c{i}", f"/device:CPU:{i % 2}") for i in range(count)]
     session.run(v1.global_variables_initializer())
