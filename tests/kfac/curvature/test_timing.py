@@ -9,7 +9,6 @@ import tensorflow as tf
 import kfac
 from kfac.curvature import timing
 from kfac.curvature.timing import PhaseTimes
-from kfac.curvature.update_thunks import CurvatureOps, Thunks
 from kfac.estimator import FisherEstimator
 from kfac.state import run_if
 
@@ -57,9 +56,7 @@ def test_only_the_phase_is_timed_and_only_when_it_runs(timed, session):
     session.run(op, {due: False})
     assert session.run(seconds) == first
     assert monitored(session.run(summary)) == {"inverse_seconds": pytest.approx(first)}
-
-
-def test_durations_are_no_state_to_save_or_initialize(timed):
+    # Durations are no state to save or initialize.
     assert v1.global_variables() == v1.local_variables() == []
 
 
@@ -90,18 +87,6 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
     session.run(train, feed)
     written = monitored(session.run(v1.summary.merge_all(), feed))
     assert {f"{phase}_seconds" for phase in timing.PHASES} <= written.keys()
-
-
-def test_results_unpack_in_the_order_that_callers_know():
-    assert Thunks._fields == ("cov_variables", "cov_updates", "inv_variables", "inv_updates")
-    assert CurvatureOps._fields == (
-        "cov_updates",
-        "cov_update",
-        "inv_updates",
-        "inv_update",
-        "cov_update_thunks",
-        "inv_update_thunks",
-    )
 
 
 def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, session, batch):

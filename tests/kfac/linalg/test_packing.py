@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.packing import make_packing, no_packing
+from kfac.linalg.packing import make_packing
 
 v1 = tf.compat.v1
 
@@ -43,10 +43,3 @@ def test_vectors_of_a_device_are_joined_and_come_back(parts, session):
 def test_vectors_of_different_dtypes_stay_apart(graph):
     variables = [v1.get_variable(d.name, [2], d) for d in (tf.float32, tf.float64)]
     assert make_packing([v.read_value() for v in variables], variables).groups == ((0,), (1,))
-
-
-def test_nothing_is_joined_without_packing(parts):
-    gradients, _ = parts
-    packing = no_packing(gradients)
-    assert all(a is b for a, b in zip(packing.pack(gradients), gradients, strict=True))
-    assert all(a is b for a, b in zip(packing.unpack(gradients), gradients, strict=True))

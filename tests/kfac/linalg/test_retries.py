@@ -18,6 +18,8 @@ def test_matrices_of_all_sizes_and_graphs_share_one_function(evaluate):
         with tf.Graph().as_default() as graph, v1.device(scope):
             found, matrix = zip(*(inverse(1e-6) for _ in range(3)), strict=True)
             names |= {op.get_attr("f").name for op in calls(graph)}
+            functions = graph.as_graph_def().library.function
+            assert {node.device for each in functions for node in each.node_def} == {""}
             indefinite = {
                 each: np.diag([1.0, -1.5e-6] + [0.5] * n) for n, each in enumerate(matrix)
             }
@@ -27,14 +29,6 @@ def test_matrices_of_all_sizes_and_graphs_share_one_function(evaluate):
         assert tuple(each.rare_paths) == (1, 0, 0)
         assert np.isfinite(each.matrix).all()
     np.testing.assert_array_equal(retried[2].matrix, retried[5].matrix)
-
-
-def test_function_takes_on_no_device_of_its_first_graph():
-    for scope in ("/cpu:3", "/job:worker/task:7/cpu:0"):
-        with tf.Graph().as_default() as graph, v1.device(scope):
-            inverse(1.0)
-            functions = graph.as_graph_def().library.function
-            assert {node.device for each in functions for node in each.node_def} == {""}
 
 
 def test_a_factor_adds_few_operations(graph):

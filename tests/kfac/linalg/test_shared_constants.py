@@ -1,9 +1,10 @@
-"""Shared constants: one for each value, shape, dtype and device of a graph."""
+"""Shared constants and numbers: one for each value, shape, dtype and device of a graph."""
 
 import numpy as np
 import tensorflow as tf
 
 from kfac.linalg.shared_constants import shared_constant
+from kfac.linalg.shared_numbers import as_argument
 
 v1 = tf.compat.v1
 
@@ -15,6 +16,8 @@ def test_equal_constants_are_one(graph, session):
     assert first.op.control_inputs == []
     assert not first.name.startswith("some")
     np.testing.assert_array_equal(session.run(first), [1, 1])
+    with tf.Graph().as_default() as other:
+        assert shared_constant(1, [2], tf.float32).graph is other
 
 
 def test_others_are_not(graph):
@@ -29,13 +32,6 @@ def test_others_are_not(graph):
     assert "CPU:1" in found[-1].device
 
 
-def test_graphs_have_their_own(graph):
-    first = shared_constant(0, [], tf.int64)
-    with tf.Graph().as_default() as other:
-        assert shared_constant(0, [], tf.int64).graph is other
-    assert first.graph is graph
-
-
 def test_functional_branches_have_their_own(graph):
     shared_constant(0, [], tf.float32)
     wanted = v1.placeholder(tf.bool, [])
@@ -48,3 +44,18 @@ def test_functional_branches_have_their_own(graph):
     tf.cond(wanted, branch, lambda: tf.constant(2.0))
     assert inside[0].graph is not graph
     assert shared_constant(1, [], tf.float32).graph is graph
+
+
+def test_equal_numbers_are_one(graph, session):
+    with v1.control_dependencies([tf.constant(0)]), v1.name_scope("some"):
+        first = as_argument(0.5, tf.float32, "/cpu:0")
+    assert as_argument(0.5, tf.float32, "/cpu:0") is first
+    assert as_argument(first, tf.float64, "") is first
+    assert first.device == "/device:CPU:0"
+    assert first.op.control_inputs == []
+    assert not first.name.startswith("some")
+    others = [(0.25, tf.float32, "/cpu:0"), (0.5, tf.float64, "/cpu:0"), (0.5, tf.float32, "")]
+    assert len({as_argument(*other).name for other in others} - {first.name}) == 3
+    assert session.run(first) == 0.5
+    with tf.Graph().as_default() as other:
+        assert as_argument(0.5, tf.float32, "/cpu:0").graph is other
