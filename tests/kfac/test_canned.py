@@ -74,10 +74,9 @@ def fisher(kind, logits):
     return np.stack([np.diag(each) - np.outer(each, each) for each in p])
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 @pytest.mark.parametrize(
-    ("kind", "coefficient"),
-    [("categorical", 1.0), ("multi_bernoulli", 1 / 3), ("squared_error", 0.5)],
+    ("kind", "coefficient", "weights"),
+    [("categorical", 1.0, WEIGHTS), ("multi_bernoulli", 1 / 3, None), ("squared_error", 0.5, None)],
 )
 def test_curvature_of_a_loss_is_its_fisher_matrix(kind, coefficient, weights, session):
     model = one_layer(kind, coefficient=coefficient, weights=weights)
@@ -209,12 +208,7 @@ def test_settings_reach_the_optimizer(graph, evaluate):
     optimizer = maker()
     assert (optimizer.damping, optimizer.momentum) == (0.25, 0.5)
     assert evaluate(optimizer.learning_rate) == 0.5
-
-
-def test_nothing_has_to_be_given(graph):
-    maker = kfac.for_canned()
-    maker.register(one_layer())
-    optimizer = maker()
+    optimizer = kfac.for_canned()()
     assert (optimizer.learning_rate, optimizer.damping, optimizer.momentum) == (0.1, 0.1, 0.9)
 
 
@@ -292,12 +286,12 @@ def test_unknown_losses_are_refused_with_the_way_to_register_them(graph):
         kfac.for_canned(0.1, 0.1).register(record(None, [], []))
 
 
-@pytest.mark.parametrize("reduction", ["sum", "weighted_sum"])
-def test_sums_are_refused(reduction, graph):
+def test_sums_are_refused(graph):
     model = one_layer()
-    model.loss_reduction = reduction
-    with pytest.raises(ValueError, match=f"'{reduction}'.* SUM_OVER_BATCH_SIZE|{reduction}"):
-        kfac.for_canned(0.1, 0.1).register(model)
+    for model.loss_reduction in ("sum", "weighted_sum"):
+        message = f"'{model.loss_reduction}'.* SUM_OVER_BATCH_SIZE|{model.loss_reduction}"
+        with pytest.raises(ValueError, match=message):
+            kfac.for_canned(0.1, 0.1).register(model)
 
 
 @pytest.mark.parametrize("reduction", ["weighted_mean", "weighted_sum_by_nonzero_weights"])

@@ -128,22 +128,15 @@ def constants(arrays):
     return [tf.constant(array) for array in arrays]
 
 
-def test_fisher(graph, session):
-    computer = build(towers=2)
-    product = computer.multiply_fisher(constants(V))
-    inner = computer.multiply_fisher_factor_transpose(constants(V))
-    twice = computer.multiply_fisher_factor(inner)
-    expected = true_fisher(("classes", "normal")) @ flatten(V)
-    for found in run(session, [product, twice]):
-        np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
-
-
-def test_gauss_newton(graph, session):
-    computer = build(towers=2, heads=("classes",))
-    product = computer.multiply_ggn(constants(V))
-    inner = computer.multiply_ggn_factor_transpose(constants(V))
-    twice = computer.multiply_ggn_factor(inner)
-    expected = true_fisher(("classes",)) @ flatten(V)
+@pytest.mark.parametrize(
+    ("kind", "heads"), [("fisher", ("classes", "normal")), ("ggn", ("classes",))]
+)
+def test_products_and_factors(graph, session, kind, heads):
+    computer = build(towers=2, heads=heads)
+    product = getattr(computer, f"multiply_{kind}")(constants(V))
+    inner = getattr(computer, f"multiply_{kind}_factor_transpose")(constants(V))
+    twice = getattr(computer, f"multiply_{kind}_factor")(inner)
+    expected = true_fisher(heads) @ flatten(V)
     for found in run(session, [product, twice]):
         np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
 

@@ -17,11 +17,10 @@ def make(network, **kwargs):
     )
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_schedule(build_mlp, session, rows, use_resource):
+def test_schedule(build_mlp, session, rows):
     """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself."""
-    network = build_mlp(use_resource=use_resource, layers=1)
-    with v1.variable_scope("", use_resource=use_resource):
+    network = build_mlp(use_resource=False, layers=1)
+    with v1.variable_scope("", use_resource=False):
         optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
         train = optimizer.minimize(network.losses[0])
     averages = [factor.cov_variables[0] for factor in optimizer.factors]
@@ -55,27 +54,13 @@ def assert_inverse_is_of_the_averages(session, optimizer):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("every", "use_resource"), [((2, 1), False), ((1, 2), True)])
-def test_inverses_come_from_averages_of_the_same_step(
-    build_mlp, session, rows, every, use_resource
-):
-    network = build_mlp(use_resource=use_resource, layers=1)
-    with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=every[0], cov_update_every=every[1])
-        train = optimizer.minimize(network.losses[0])
-    session.run(v1.global_variables_initializer())
-    session.run(train, network.feed([rows[0]], [rows[1]]))
-    assert_inverse_is_of_the_averages(session, optimizer)
-
-
 def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
     """A step without a due inverse runs beside the averages and must not see them."""
     network = build_mlp(layers=1)
     feed = network.feed([rows[0]], [rows[1]])
     with v1.Session() as session:
         optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
-        train = optimizer.minimize(network.losses[0])
-        session.run(v1.global_variables_initializer())
+        train = network.start(session, optimizer)
         for _ in range(8):
             session.run(train, feed)
         found = session.run(
@@ -92,8 +77,7 @@ def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
             0.1, 0.3, network.collection, 0.25, estimation_mode="empirical", momentum_type="adam"
         )
         updates = optimizer.make_ops_and_vars()
-        train = optimizer.minimize(network.losses[0])
-        session.run(v1.global_variables_initializer())
+        train = network.start(session, optimizer)
         for step in range(8):
             session.run([] if step % 2 else updates.cov_update, feed)
             session.run([] if step % 3 else updates.inv_update, feed)
@@ -183,7 +167,7 @@ def test_fifty_runs_through_apply_gradients_over_two_towers(build_network, sessi
     [
         ("v1", 2, False, 2),
         pytest.param("v1", 2, True, 1, marks=pytest.mark.slow),
-        ("v2", 1, True, 1),
+        pytest.param("v2", 1, True, 1, marks=pytest.mark.broad),
     ],
     indirect=["behavior"],
 )
@@ -217,33 +201,6 @@ def test_update_op_alone(build_mlp, session, rows):
     assert session.run(optimizer.factors[0].inv_variables[0]).any()
 
 
-def test_uncovered_variable_is_named_before_anything_is_built(build_network):
-    network = build_network()
-    scale = v1.get_variable("scale", initializer=1.0)
-    with pytest.raises(ValueError, match=r"cannot train scale: no layer"):
-        make(network).minimize(network.losses[0] * scale)
-    assert not network.collection.is_final
-
-
-@pytest.mark.parametrize("argument", ["invert_every", "cov_update_every"])
-@pytest.mark.parametrize("value", [0, -1, 2.5])
-def test_bad_periods(graph, argument, value):
-    with pytest.raises(ValueError, match=f"{argument}={value}.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(**{argument: value})
-
-
-@pytest.mark.parametrize("decay", [-0.5, 1.5, float("nan")])
-def test_decay_is_checked_before_it_is_raised(graph, decay):
-    with pytest.raises(ValueError, match=r"cov_ema_decay=.*in .0, 1."):
-        kfac.PeriodicInvCovUpdateKfacOpt(
-            learning_rate=0.1,
-            damping=0.1,
-            layer_collection=kfac.LayerCollection(),
-            cov_update_every=2,
-            cov_ema_decay=decay,
-        )
-
-
 def test_kinds_of_variables_train_alike(build_mlp, rows):
     """Bit by bit: a read that saw an assignment of the same step would draw other targets."""
     weights = []
@@ -252,8 +209,7 @@ def test_kinds_of_variables_train_alike(build_mlp, rows):
             network = build_mlp(use_resource=use_resource, layers=1)
             with v1.variable_scope("", use_resource=use_resource):
                 optimizer = make(network, estimation_mode="gradients", invert_every=1)
-                train = optimizer.minimize(network.losses[0])
-            session.run(v1.global_variables_initializer())
+                train = network.start(session, optimizer)
             for _ in range(10):
                 session.run(train, network.feed([rows[0]], [rows[1]]))
             weights.append(session.run(network.variables))
@@ -261,12 +217,10 @@ def test_kinds_of_variables_train_alike(build_mlp, rows):
         np.testing.assert_array_equal(resource, reference)
 
 
-@pytest.mark.parametrize("form", ["variable", "function"])
-def test_the_period_of_inverses_may_change(build_mlp, session, rows, form):
+def test_the_period_of_inverses_may_change(build_mlp, session, rows):
     network = build_mlp(layers=1)
     period = v1.get_variable("period", initializer=2, trainable=False)
-    given = {"variable": period, "function": lambda: period + 0}
-    optimizer = make(network, invert_every=given[form])
+    optimizer = make(network, invert_every=lambda: period + 0)
     update = optimizer.kfac_update_ops()
     advance = v1.assign_add(optimizer.counter, 1)
     inverse = optimizer.factors[0].inv_variables[0]
@@ -280,18 +234,6 @@ def test_the_period_of_inverses_may_change(build_mlp, session, rows, form):
         changed.append((session.run(inverse) != before).any())
         session.run(advance)
     assert [step for step in range(8) if changed[step]] == [0, 2, 6]
-
-
-def test_the_decay_may_be_a_schedule(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    optimizer = make(network, cov_update_every=2, cov_ema_decay=lambda: tf.constant(0.5))
-    update = optimizer.kfac_update_ops()
-    advance = v1.assign_add(optimizer.counter, 1)
-    session.run(v1.global_variables_initializer())
-    for _ in range(3):
-        session.run(update, network.feed([rows[0]], [rows[1]]))
-        session.run(advance)
-    assert session.run(optimizer.factors[0].cov_variables[1]) == 1.25
 
 
 def executed(session, fetch, feed):
@@ -339,12 +281,20 @@ def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
         make(network, damping_adaptation_interval=5)
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, True])
-def test_bad_burn_in(graph, value):
-    with pytest.raises(ValueError, match=f"num_burnin_steps={value}.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(num_burnin_steps=value)
-
-
-def test_spreading_needs_a_fixed_period(graph):
-    with pytest.raises(ValueError, match=r"invert_every=.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(invert_every=lambda: 3, spread_inverses=True)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"invert_every": 0}, "invert_every=0.*int of at least 1"),
+        ({"cov_update_every": 2.5}, "cov_update_every=2.5.*int of at least 1"),
+        ({"num_burnin_steps": True}, "num_burnin_steps=True.*int of at least 1"),
+        ({"cov_update_every": 2, "cov_ema_decay": float("nan")}, r"cov_ema_decay=nan.*in .0, 1."),
+        (
+            {"invert_every": lambda: 3, "spread_inverses": True},
+            "invert_every=.*int of at least 1",
+        ),
+    ],
+)
+def test_bad_settings(graph, settings, message):
+    given = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": kfac.LayerCollection()}
+    with pytest.raises(ValueError, match=message):
+        kfac.PeriodicInvCovUpdateKfacOpt(**given, **settings)

@@ -30,25 +30,6 @@ def owner(build_mlp):
     return network, optimizer
 
 
-def test_properties(owner):
-    network, optimizer = owner
-    assert optimizer.registered_variables == tuple(network.variables)
-    assert optimizer.layers is network.collection
-    assert optimizer.mat_type == "Empirical_Fisher"
-    assert not network.collection.is_final
-    assert len(optimizer.factors) == 4
-    assert network.collection.is_final
-
-
-def test_first_order_statistics_are_gradients(owner, session, rows):
-    network, optimizer = owner
-    gradients = [gradient for gradient, _ in optimizer.compute_gradients(network.losses[0])]
-    session.run(v1.global_variables_initializer())
-    feed = network.feed([rows[0]], [rows[1]])
-    for one, other in zip(*session.run([optimizer.params_stats, gradients], feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-
-
 def test_older_form_of_the_thunks(owner, session, rows):
     network, optimizer = owner
     made = optimizer.make_ops_and_vars(scope="older")

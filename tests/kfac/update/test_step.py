@@ -485,6 +485,9 @@ def test_variables_are_all_that_is_made(build_mlp):
     network = build_mlp(layers=1)
     optimizer = make(network, "qmodel", **adapting(network))
     optimizer.minimize(network.losses[0])
+    assert optimizer.get_slot_names() == ["velocity"]
+    slot = optimizer.get_slot(network.variables[0], "velocity")
+    assert slot.op.name == "mlp/logits/w/KFAC"
     made = set(v1.global_variables()) - set(network.variables)
     assert {v.ref() for v in optimizer.variables()} == {v.ref() for v in made}
     own = sorted(v.op.name for v in made if v.op.name.count("/") == 1)
