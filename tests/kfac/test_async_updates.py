@@ -116,14 +116,6 @@ def test_the_updates_do_not_wait_for_what_a_wrapper_waits_for(graph, session):
         pass
 
 
-def test_devices_are_handed_on(graph):
-    model = Model()
-    optimizer = model.optimizer(cov_devices=["/cpu:1"], inv_devices=["/cpu:2"])
-    optimizer.minimize(model.loss)
-    assert {v.device for v in optimizer.factors[0].cov_variables} == {"/device:CPU:1"}
-    assert {v.device for v in optimizer._estimator.inv_variables} == {"/device:CPU:2"}
-
-
 def test_started_before_there_are_ops(graph, session):
     with pytest.raises(ValueError, match="call minimize or apply_gradients before"):
         Model().optimizer().run_cov_inv_ops(session)

@@ -78,22 +78,6 @@ def test_inverses_are_spread_by_size(build_network, graph):
     assert inversions == {"/device:CPU:0", "/device:CPU:1"}
 
 
-def test_averages_fill_the_devices_that_keep_fewer_inverses(build_network):
-    estimator = make(build_network(2))
-    estimator.make_vars()
-    averages = [factor.cov_variables[0].device[-1] for factor in estimator.factors]
-    assert averages == ["0", "0", "1", "0"]
-    first = 65**2 + 3**2 + 19**2 + 4**2 + 3**2
-    second = 19**2 + 4**2 + 65**2
-    variables = [*estimator.cov_variables, *estimator.inv_variables]
-    matrices = [v for v in variables if v.shape.rank == 2]
-    bytes_on = [
-        sum(4 * v.shape.num_elements() for v in matrices if v.device[-1] == device)
-        for device in "01"
-    ]
-    assert bytes_on == [4 * first, 4 * second]
-
-
 def test_named_devices(build_network):
     estimator = make(build_network(2), cov_devices=["/cpu:3"], inv_devices=["/cpu:4"])
     estimator.make_vars()

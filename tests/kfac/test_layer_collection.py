@@ -1,4 +1,3 @@
-import ast
 import inspect
 import warnings
 
@@ -15,13 +14,6 @@ v1 = tf.compat.v1
 def register_dense(collection):
     params = v1.get_variable("fc/w", [3, 2]), v1.get_variable("fc/b", [2])
     collection.register_fully_connected(params, tf.ones([4, 3]), tf.ones([4, 2]))
-
-
-def test_the_graph_search_is_loaded_where_it_is_used():
-    tree = ast.parse(inspect.getsource(layer_collection))
-    modules = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
-    assert "kfac.registration" in modules
-    assert not [module for module in modules if module.startswith("kfac.graph_search")]
 
 
 def test_graph_collection_is_one_per_graph_and_name(graph):

@@ -144,27 +144,6 @@ def make(network, **kwargs):
     return kfac.KfacOptimizer(layer_collection=network.collection, **{**SETTINGS, **kwargs})
 
 
-def train_with_curvature(network, optimizer):
-    """One op: averages, inverses, step; as a user without the periodic class writes it."""
-    averages, inverses = optimizer.make_vars_and_create_op_thunks()
-    with v1.control_dependencies([update() for update in averages]):
-        inverted = [update() for update in inverses]
-    with v1.control_dependencies(inverted):
-        return optimizer.apply_gradients(network.mean_gradients(optimizer))
-
-
-def test_thunks_by_hand_with_reference_variables(build_network, session, batch):
-    network = build_network(use_resource=False)
-    with v1.variable_scope("", use_resource=False):
-        train = train_with_curvature(network, make(network))
-    feed = network.feed([batch[0]], [batch[1]])
-    session.run(v1.global_variables_initializer())
-    first = session.run(network.losses[0], feed)
-    for _ in range(10):
-        session.run(train, feed)
-    assert session.run(network.losses[0], feed) < first / 3
-
-
 def test_towers_register_after_compute_gradients(build_network):
     network = build_network()
     optimizer = make(network)
@@ -175,30 +154,6 @@ def test_towers_register_after_compute_gradients(build_network):
             tf.zeros([2, 3]), name="logits"
         )
     assert not network.collection.is_final
-
-
-def test_settings_may_be_tensors_and_variables(build_mlp, session, rows):
-    network = build_mlp(dtype="float32", layers=1)
-    rate = v1.get_variable("rate", initializer=0.1, trainable=False)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        learning_rate=rate,
-        damping=v1.placeholder_with_default(0.3, []),
-        momentum=tf.constant(0.0),
-        layer_collection=network.collection,
-        estimation_mode="empirical",
-    )
-    train = optimizer.minimize(network.losses[0])
-    feed = network.feed([rows[0]], [rows[1]])
-    steps = []
-    for value in (0.1, 0.2):
-        session.run(v1.global_variables_initializer())
-        session.run(v1.assign(rate, value))
-        before = session.run(network.variables[0])
-        session.run(train, feed)
-        steps.append(session.run(network.variables[0]) - before)
-    np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-3, atol=1e-6)
-    assert (optimizer.learning_rate, optimizer.layers) == (rate, network.collection)
 
 
 def test_settings_may_be_functions(build_mlp, session, rows):

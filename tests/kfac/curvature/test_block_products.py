@@ -40,6 +40,18 @@ def test_missing_vectors(blocks, variables):
         split_into_blocks(blocks, [(tf.ones([2]), variables[1])])
 
 
+def block_with(has_inverse, has_bias, multiply):
+    """A block with one factor, whose matrix is 4 I before it has an inverse."""
+    return types.SimpleNamespace(
+        has_inverse=lambda: tf.identity(has_inverse),
+        identity_eigenvalue=lambda: 4.0,
+        has_bias=has_bias,
+        factors=[types.SimpleNamespace(inverses=["inverse"])],
+        multiply_function=multiply,
+        product_or_identity=lambda *args: None,
+    )
+
+
 @pytest.mark.parametrize(
     ("control_flow", "function", "factor"),
     [("v1", ITSELF, 4.0), ("v2", INVERSE, 0.25), ("function", Cholesky(), 2.0)],
@@ -54,14 +66,7 @@ def test_product_of_a_block_without_inverse(graph, session, control_flow, functi
         with v1.control_dependencies([products.assign_add(1)]):
             return tf.zeros([2]), tf.zeros([1])
 
-    block = types.SimpleNamespace(
-        has_inverse=lambda: tf.identity(has_inverse),
-        identity_eigenvalue=lambda: 4.0,
-        has_bias=True,
-        factors=[types.SimpleNamespace(inverses=["inverse"])],
-        multiply_function=multiply,
-        product_or_identity=lambda *args: None,
-    )
+    block = block_with(has_inverse, True, multiply)
 
     def build():
         vector = tf.constant([1.0, 2.0]), tf.constant([3.0])
@@ -87,15 +92,8 @@ def v1_control_flow():
 
 
 def test_sparse_product_of_a_block_without_inverse(graph, session):
-    block = types.SimpleNamespace(
-        has_inverse=lambda: tf.constant(False),
-        identity_eigenvalue=lambda: 4.0,
-        has_bias=False,
-        factors=[types.SimpleNamespace(inverses=["inverse"])],
-        multiply_function=lambda *args: vector,
-        product_or_identity=lambda *args: None,
-    )
     vector = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
+    block = block_with(tf.constant(False), False, lambda *args: vector)
     found = session.run(product_or_identity(block, INVERSE, vector))
     np.testing.assert_array_equal(found.values, [[0.25, 0.25]])
     np.testing.assert_array_equal(found.indices, [1])

@@ -53,9 +53,8 @@ def test_others_are_left_alone(graph, shape, weight, layer):
 
 
 def test_without_the_gradient_of_the_filter(graph):
-    x, b = tf.ones([2, 4, 4, 1]), tf.zeros([2])
-    outputs = tf.nn.bias_add(same(x, tf.ones([3, 3, 1, 2])), b)
-    (gradient,) = v1.gradients(outputs, [b])
+    outputs = tf.nn.bias_add(same(tf.ones([2, 4, 4, 1]), tf.ones([3, 3, 1, 2])), tf.zeros([2]))
+    (gradient,) = v1.gradients(outputs, [outputs.op.inputs[1]])
     assert as_sum(gradient) is gradient
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
-from kfac.linalg import kronecker, low_rank
+from kfac.linalg import kronecker
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator
 from kfac.linalg.low_rank import cheaper_row_product
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
@@ -119,39 +118,6 @@ def test_cost_at_the_limit(graph):
 def test_other_gradients_are_not_row_products(graph, other):
     _, gradient = dense_layer()
     assert cheaper_row_product(other(*gradient)) is None
-
-
-def test_steps_are_those_without_row_products(monkeypatch):
-    weights = []
-    for limit in (cheaper_row_product, lambda gradient: None):
-        monkeypatch.setattr(low_rank, "cheaper_row_product", limit)
-        with tf.Graph().as_default(), v1.Session() as session:
-            v1.set_random_seed(0)
-            random = np.random.RandomState(0)
-            x = tf.constant(random.randn(ROWS, INPUTS))
-            y = tf.constant(random.randn(ROWS, OUTPUTS))
-            params = tuple(
-                v1.get_variable(name, initializer=tf.constant(random.randn(*shape)))
-                for name, shape in SHAPES.items()
-            )
-            outputs = tf.matmul(x, params[0]) + params[1]
-            layers = kfac.LayerCollection()
-            layers.register_fully_connected(params, x, outputs)
-            layers.register_squared_error_loss(outputs, targets=y)
-            optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-                learning_rate=0.1,
-                damping=0.1,
-                layer_collection=layers,
-                norm_constraint=0.1,
-                estimation_mode="empirical",
-            )
-            train = optimizer.minimize(tf.reduce_mean(tf.reduce_sum((outputs - y) ** 2, axis=1)))
-            session.run(v1.global_variables_initializer())
-            for _ in range(5):
-                session.run(train)
-            weights.append(session.run(params))
-    for with_it, without in zip(*weights, strict=True):
-        np.testing.assert_allclose(with_it, without, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("transpose", [False, True])

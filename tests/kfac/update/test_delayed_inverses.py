@@ -148,14 +148,12 @@ def test_the_thread_changes_no_number(build_network, settings):
     assert_same(trained(training, has_thread=True), expected)
 
 
-@pytest.mark.parametrize("approx", ["ekfac", pytest.param("kron_in_diag", marks=pytest.mark.broad)])
-def test_other_approximations(graph, approx):
-    """The average of an eigenbasis block is moved to the new bases in the step that uses them."""
+def test_average_of_an_eigenbasis_block_moves_to_new_bases_in_the_step_that_uses_them(graph):
     x, y = np.random.RandomState(0).randn(8, 4), np.random.RandomState(1).randn(8, 2)
     weights = v1.get_variable("weights", initializer=np.ones([4, 2]), use_resource=True)
     layers = kfac.LayerCollection()
     outputs = tf.constant(x) @ weights
-    layers.register_fully_connected(weights, tf.constant(x), outputs, approx=approx)
+    layers.register_fully_connected(weights, tf.constant(x), outputs, approx="ekfac")
     layers.register_normal_predictive_distribution(outputs, targets=tf.constant(y))
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         learning_rate=0.1,

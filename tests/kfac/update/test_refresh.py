@@ -5,14 +5,9 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.refresh import BY_CALLER, RefreshByCaller, RefreshSettings
+from kfac.update.refresh import BY_CALLER, RefreshSettings
 
 v1 = tf.compat.v1
-OPTIMIZERS = [
-    kfac.PeriodicInvCovUpdateKfacOpt,
-    kfac.AsyncInvCovUpdateKfacOpt,
-    lambda **kwargs: kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **kwargs),
-]
 DAMPING = 0.3
 
 
@@ -56,20 +51,6 @@ def test_var_list(owner):
         optimizer.check_var_list(network.variables[:3])
     with pytest.raises(ValueError, match="cannot train scale"):
         optimizer.check_var_list([*network.variables, v1.get_variable("scale", [])])
-
-
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_an_optimizer_makes_no_other_policy_than_its_own(graph, kind, monkeypatch):
-    made = []
-    init = RefreshByCaller.__init__
-    monkeypatch.setattr(
-        RefreshByCaller, "__init__", lambda self, *args: made.append(init(self, *args))
-    )
-    optimizer = kind(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
-    assert isinstance(optimizer, kfac.KfacOptimizer)
-    assert made == optimizer.variables() == []
-    kfac.KfacOptimizer(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
-    assert len(made) == 1
 
 
 def test_a_policy_is_made_of_complete_parts_once(graph):
@@ -241,24 +222,3 @@ def test_periodic_optimizer_moves_nothing_without_inverses(build_mlp, session, r
     session.run(train, network.feed([np.full_like(rows[0], np.nan)], [rows[1]]))
     found = moves(session, network, train, network.feed([rows[0]], [rows[1]]))
     assert not any(move.any() for move in found)
-
-
-def test_layers_without_any_inverse_to_keep(graph, session):
-    """Diagonal blocks only: the summaries of inverses are there, and zero."""
-    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
-    logits = tf.matmul(x, w)
-    collection = kfac.LayerCollection()
-    collection.register_fully_connected(w, x, logits, approx="diagonal")
-    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.1, damping=0.1, layer_collection=collection
-    )
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
-    )
-    train = optimizer.minimize(loss)
-    session.run(v1.global_variables_initializer())
-    losses = [session.run([loss, train])[0] for _ in range(5)]
-    assert losses[-1] < losses[0]
-    assert optimizer._estimator.inv_variables == []
-    assert v1.summary.merge_all() is not None

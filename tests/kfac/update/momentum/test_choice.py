@@ -3,12 +3,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from kfac.update.momentum import (
-    AdamMomentum,
-    QuadraticModelMomentum,
-    RegularMomentum,
-    make_momentum,
-)
+from kfac.update.momentum import make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 
 GIVEN = MomentumSettings(
@@ -27,20 +22,6 @@ def changed(settings=GIVEN, **changes):
 
 
 CHOSEN = changed(learning_rate=None, momentum=None)
-
-
-@pytest.mark.parametrize(
-    ("momentum_type", "settings", "kind"),
-    [
-        ("regular", GIVEN, RegularMomentum),
-        ("adam", changed(momentum=None), AdamMomentum),
-        ("qmodel", CHOSEN, QuadraticModelMomentum),
-        ("qmodel_fixedmu", changed(CHOSEN, momentum=0.5), QuadraticModelMomentum),
-    ],
-)
-def test_types(momentum_type, settings, kind):
-    settings = changed(settings, momentum_type=momentum_type)
-    assert isinstance(make_momentum(settings, None), kind)
 
 
 @pytest.mark.parametrize(
