@@ -54,7 +54,7 @@ def test_whether_there_are_statistics_and_averages(build_mlp, session, rows):
     add = estimator.make_accumulation_op()
     update = estimator.make_cov_update_op()
     known = [estimator.has_statistics(), estimator.has_averages()]
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     assert not session.run(without_sums)
     assert session.run(known) == [False, False]
@@ -101,46 +101,6 @@ def test_variable_names_do_not_depend_on_towers_and_scopes(build_network):
     assert state <= set(v1.global_variables())
 
 
-def test_every_update_draws_anew_and_the_draws_repeat(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    estimator = make(network, "gradients")
-    update = estimator.make_cov_update_op()
-    output = estimator.factors[-1].cov_variables[0]
-    feed = network.feed([rows[0]], [rows[1]])
-
-    def draw():
-        session.run(update, feed)
-        return session.run(output)
-
-    def draws():
-        session.run(v1.global_variables_initializer())
-        return [draw(), draw()]
-
-    first, again = draws(), draws()
-    np.testing.assert_array_equal(first, again)
-    assert (first[0] / (1 + 0.9) != first[1]).any()
-    assert session.run(estimator.cov_variables[-1]) == 2
-
-
-def test_update_that_is_not_due_leaves_reference_variables(build_mlp, session, rows):
-    network = build_mlp(2, use_resource=False, layers=1)
-    with v1.variable_scope("", use_resource=False):
-        estimator = make(network, "gradients")
-        due = v1.placeholder(tf.bool, [])
-        averages = estimator.make_cov_update_op(due)
-        with v1.control_dependencies([averages]):
-            both = estimator.make_inv_update_op(due)
-    state = [*estimator.cov_variables, *estimator.inv_variables]
-    halves = [np.split(array, 2) for array in rows]
-    session.run(v1.global_variables_initializer())
-    session.run(both, {due: True, **network.feed(*halves)})
-    before = session.run(state)
-    session.run(both, {due: False, **network.feed(*halves)})
-    for old, new in zip(before, session.run(state), strict=True):
-        np.testing.assert_array_equal(old, new)
-    assert np.abs(before[-2]).max() > 0
-
-
 def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     network = build_network(dtype="float64")
     estimator = make(network)
@@ -150,7 +110,7 @@ def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     inverses = [factor.inv_variables[0] for factor in estimator.factors]
     seconds = estimator.times.read()["inverse"]
     session.run(v1.global_variables_initializer())
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    session.run(averages, network.share(batch))
     for flags, known in (
         ([False, False], []),
         ([False, True], [2]),
@@ -177,21 +137,6 @@ def test_functions_that_are_registered_later_get_their_variables(build_network, 
     assert len(graph.get_operations()) == count
 
 
-def test_thunks_update_one_factor_each(build_network, session, batch):
-    network = build_network(1)
-    estimator = make(network)
-    averages, inverses = estimator.make_vars_and_create_op_thunks()
-    averages, inverses = [f() for f in averages], [f() for f in inverses]
-    session.run(v1.global_variables_initializer())
-    session.run(averages[1], network.feed([batch[0]], [batch[1]]))
-    weights = [factor.cov_variables[1] for factor in estimator.factors]
-    assert session.run(weights) == [0, 1, 0, 0]
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
-    session.run(inverses[2])
-    inverted = [session.run(f.inv_variables[0]).any() for f in estimator.factors]
-    assert inverted == [False, False, True, False]
-
-
 def test_four_lists_of_thunks(build_network):
     estimator = make(build_network(1))
     cov_variables, cov_updates, inv_variables, inv_updates = estimator.create_ops_and_vars_thunks()
@@ -213,7 +158,7 @@ def test_averages_and_inverses_of_each_factor(build_network, session, batch):
     assert [v.shape for (v,) in averages] == [v.shape for (v,) in inverses] == shapes
     update, invert = estimator.make_cov_update_op(), estimator.make_inv_update_op()
     statistics = [factor.batch_statistic() for factor in estimator.factors]
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
     for _ in range(3):
         session.run(update, feed)
@@ -335,7 +280,7 @@ def test_first_order_statistics_in_empirical_mode(build_network, session, batch)
     estimator = make(network, compute_params_stats=True, batch_size=12)
     expected = v1.gradients(sum(network.losses) / 2, network.variables)
     session.run(v1.global_variables_initializer())
-    feed = network.feed(*(np.split(array, 2) for array in batch))
+    feed = network.share(batch)
     found, expected = session.run([estimator.params_stats, expected], feed)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
@@ -346,7 +291,7 @@ def test_first_order_statistics_do_not_disturb_the_others(build_network, session
     estimator = make(network, "exact", compute_params_stats=True, batch_size=12)
     update = estimator.make_cov_update_op(tf.constant(True))
     session.run(v1.global_variables_initializer())
-    session.run(update, network.feed([batch[0]], [batch[1]]))
+    session.run(update, network.share(batch))
     found = session.run([factor.cov for factor in estimator.factors])
     with tf.Graph().as_default(), v1.Session() as other:
         plain = build_network(1, "float64")

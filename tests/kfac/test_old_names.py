@@ -185,7 +185,7 @@ def test_steps_are_made_of_its_products(build_mlp, rows, name, adapt):
             optimizer = kind(invert_every=1, **given)
             pairs = optimizer.compute_gradients(network.losses[0])
             train = optimizer.apply_gradients(pairs)
-            feed = network.feed([rows[0]], [rows[1]])
+            feed = network.share(rows)
             session.run(v1.global_variables_initializer())
             before, gradients = session.run([network.variables, [g for g, _ in pairs]], feed)
             session.run(train, feed)

@@ -10,87 +10,47 @@ import kfac
 v1 = tf.compat.v1
 
 
-def make(network, **kwargs):
-    settings = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=network.collection, **{**settings, **kwargs}
-    )
+@pytest.mark.parametrize(
+    ("use_resource", "mode"), [(True, "empirical"), (False, "empirical"), (False, "gradients")]
+)
+def test_steps_equal_updates_run_one_after_another(build_mlp, rows, use_resource, mode):
+    """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself.
 
-
-def test_schedule(build_mlp, session, rows):
-    """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself."""
-    network = build_mlp(use_resource=False, layers=1)
-    with v1.variable_scope("", use_resource=False):
-        optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
-        train = optimizer.minimize(network.losses[0])
-    averages = [factor.cov_variables[0] for factor in optimizer.factors]
-    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
-    session.run(v1.global_variables_initializer())
-    changed, after = [], session.run([averages, inverses, network.variables])
-    for step in range(7):
-        before = after
-        session.run(train, network.feed([rows[0]], [rows[1]]))
-        after = session.run([averages, inverses, network.variables])
-        changed.append(
-            tuple(
-                all((old != new).any() for old, new in zip(*pair, strict=True))
-                for pair in zip(before, after, strict=True)
-            )
-        )
-        if step == 0:
-            assert_inverse_is_of_the_averages(session, optimizer)
-    expected = [(step % 2 == 0, step % 3 == 0, True) for step in range(7)]
-    assert changed == expected
-    # The decay is that of a step, two of which are from one update to the next.
-    weight = session.run(optimizer.factors[0].cov_variables[1])
-    assert weight == 1 + 0.5**2 + 0.5**4 + 0.5**6
-
-
-def assert_inverse_is_of_the_averages(session, optimizer):
-    a, g = (session.run(factor.cov) for factor in optimizer.factors)
-    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-    expected = np.linalg.inv(a + pi * 0.3**0.5 * np.eye(len(a)))
-    found = session.run(optimizer.factors[0].inv_variables[0])
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
-    """A step without a due inverse runs beside the averages and must not see them."""
-    network = build_mlp(layers=1)
-    feed = network.feed([rows[0]], [rows[1]])
-    with v1.Session() as session:
-        optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
-        train = network.start(session, optimizer)
-        for _ in range(8):
-            session.run(train, feed)
-        found = session.run(
-            [
-                network.variables,
-                optimizer._estimator.cov_variables,
-                optimizer._estimator.inv_variables,
-            ]
-        )
-    with tf.Graph().as_default(), v1.Session() as session:
-        network = build_mlp(layers=1)
-        feed = network.feed([rows[0]], [rows[1]])
-        optimizer = kfac.KfacOptimizer(
-            0.1, 0.3, network.collection, 0.25, estimation_mode="empirical", momentum_type="adam"
-        )
-        updates = optimizer.make_ops_and_vars()
-        train = network.start(session, optimizer)
-        for step in range(8):
-            session.run([] if step % 2 else updates.cov_update, feed)
-            session.run([] if step % 3 else updates.inv_update, feed)
-            session.run(train, feed)
-        expected = session.run(
-            [
-                network.variables,
-                optimizer._estimator.cov_variables,
-                optimizer._estimator.inv_variables,
-            ]
-        )
-    for name, x, y in zip(("weights", "averages", "inverses"), found, expected, strict=True):
-        for ours, theirs in zip(x, y, strict=True):
+    A step without a due inverse runs beside the averages and must not see them. Nor may what draws
+    the targets see an assignment of the same step.
+    """
+    found = []
+    for is_periodic in (True, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp(use_resource=use_resource or not is_periodic, layers=1)
+            due = {"invert_every": 3, "cov_update_every": 2, "cov_ema_decay": 0.5}
+            with v1.variable_scope("", use_resource=use_resource or not is_periodic):
+                if is_periodic:
+                    optimizer = network.periodic(**due, estimation_mode=mode)
+                    updates = None
+                else:
+                    # The decay is that of a step, two of which are from one update to the next.
+                    optimizer = kfac.KfacOptimizer(
+                        0.1,
+                        0.3,
+                        network.collection,
+                        0.5**2,
+                        estimation_mode=mode,
+                        momentum_type="adam",
+                    )
+                    updates = optimizer.make_ops_and_vars()
+                train = network.start(session, optimizer)
+            feed = network.share(rows)
+            for step in range(8):
+                if updates:
+                    session.run([] if step % 2 else updates.cov_update, feed)
+                    session.run([] if step % 3 else updates.inv_update, feed)
+                session.run(train, feed)
+            estimator = optimizer._estimator
+            variables = network.variables, estimator.cov_variables, estimator.inv_variables
+            found.append(session.run(variables))
+    for name, *pair in zip(("weights", "averages", "inverses"), *found, strict=True):
+        for ours, theirs in zip(*pair, strict=True):
             if ours.dtype == np.float64:
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14, err_msg=name)
 
@@ -163,9 +123,9 @@ def test_both_behaviors_of_tensorflow(
     """Also with an image size that is not static; dimensions of shapes are objects in v1."""
     network = build_network(towers, use_resource=use_resource, size=None)
     with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=every, cov_update_every=every)
+        optimizer = network.periodic(invert_every=every, cov_update_every=every)
         train = optimizer.apply_gradients(network.mean_gradients(optimizer))
-    feed = network.feed(*(np.split(a, towers) for a in batch))
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
     first = np.mean(session.run(network.losses, feed))
     for _ in range(10):
@@ -175,26 +135,10 @@ def test_both_behaviors_of_tensorflow(
     assert network.collection.describe()["conv/b"] == "kron 19x19 (x) 4x4"
 
 
-def test_kinds_of_variables_train_alike(build_mlp, rows):
-    """Bit by bit: a read that saw an assignment of the same step would draw other targets."""
-    weights = []
-    for use_resource in (True, False):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(use_resource=use_resource, layers=1)
-            with v1.variable_scope("", use_resource=use_resource):
-                optimizer = make(network, estimation_mode="gradients", invert_every=1)
-                train = network.start(session, optimizer)
-            for _ in range(10):
-                session.run(train, network.feed([rows[0]], [rows[1]]))
-            weights.append(session.run(network.variables))
-    for resource, reference in zip(*weights, strict=True):
-        np.testing.assert_array_equal(resource, reference)
-
-
 def test_the_period_of_inverses_may_change(build_mlp, session, rows):
     network = build_mlp(layers=1)
     period = v1.get_variable("period", initializer=2, trainable=False)
-    optimizer = make(network, invert_every=lambda: period + 0)
+    optimizer = network.periodic(invert_every=lambda: period + 0)
     update = optimizer.kfac_update_ops()
     advance = v1.assign_add(optimizer.counter, 1)
     inverse = optimizer.factors[0].inv_variables[0]
@@ -204,7 +148,7 @@ def test_the_period_of_inverses_may_change(build_mlp, session, rows):
         if step == 4:
             session.run(period.assign(3))
         before = session.run(inverse)
-        session.run(update, network.feed([rows[0]], [rows[1]]))
+        session.run(update, network.share(rows))
         changed.append((session.run(inverse) != before).any())
         session.run(advance)
     assert [step for step in range(8) if changed[step]] == [0, 2, 6]
@@ -225,9 +169,11 @@ def executed(session, fetch, feed):
 def test_a_step_at_which_nothing_is_due_computes_nothing_more(build_mlp, session, rows):
     """Than one of an optimizer that never refreshes its curvature."""
     network = build_mlp(layers=1)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     with v1.variable_scope("periodic"):
-        optimizer = make(network, invert_every=3, cov_update_every=3, estimation_mode="gradients")
+        optimizer = network.periodic(
+            invert_every=3, cov_update_every=3, estimation_mode="gradients"
+        )
         train = optimizer.minimize(network.losses[0])
         only_step = super(type(optimizer), optimizer).apply_gradients(
             optimizer.compute_gradients(network.losses[0])
@@ -249,12 +195,12 @@ def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
     network = build_network()
     settings = {"adapt_damping": True, "loss_fn": lambda _: network.losses[0]}
     with pytest.warns(UserWarning, match="adapts its damping every 5 steps, but inverts every 10"):
-        make(network, damping_adaptation_interval=5, **settings)
+        network.periodic(damping_adaptation_interval=5, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        make(network, damping_adaptation_interval=20, **settings)
-        make(network, damping_adaptation_interval=1, rejection_rho_threshold=0.0, **settings)
-        make(network, damping_adaptation_interval=5)
+        network.periodic(damping_adaptation_interval=20, **settings)
+        network.periodic(damping_adaptation_interval=1, rejection_rho_threshold=0.0, **settings)
+        network.periodic(damping_adaptation_interval=5)
 
 
 @pytest.mark.parametrize(

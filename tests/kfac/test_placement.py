@@ -80,21 +80,6 @@ def test_loads_of_a_deep_network(count):
     assert (largest > needed.mean()) == (count >= 8)
 
 
-def test_fewer_averages_travel_than_if_they_were_dealt_out_anew():
-    names = [f"/gpu:{number}" for number in range(4)]
-    found = placement.place_by_cost(of_layers(SIZES), devices(layers=names))
-    sizes = FLOAT * SIZES**2
-    apart = placement.place_by_cost(of_layers(SIZES), devices(names, names))
-
-    def moved(places):
-        """Returns the bytes of averages that are not beside their inverses."""
-        return sum(
-            size for size, cov, inv in zip(sizes, places.cov, places.inv, strict=True) if cov != inv
-        )
-
-    assert 0 < moved(found) < moved(apart)
-
-
 def test_inverses_of_a_layer_are_on_one_device_unless_that_takes_longer():
     two = ["/gpu:0", "/gpu:1"]
     uneven = placement.place_by_cost(of_layers(np.array([50, 4, 40, 30])), devices(layers=two))

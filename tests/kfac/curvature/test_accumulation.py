@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
 from kfac.curvature import averaging
 from kfac.curvature.accumulation import BatchSums
 from kfac.curvature.averaging import Batch, fold_batch
@@ -23,13 +22,6 @@ def parts_of(batch):
     """Cuts the batch into micro-batches of different size."""
     ends = np.cumsum(SIZES)[:-1]
     return list(zip(*(np.split(array, ends) for array in batch), strict=True))
-
-
-def make_optimizer(network, **settings):
-    defaults = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=network.collection, **{**defaults, **settings}
-    )
 
 
 def averages_of(optimizer):
@@ -54,7 +46,7 @@ def accumulating(build_network, build_mlp, session):
         else:
             network = build_network(dtype="float64", use_resource=use_resource)
         with v1.variable_scope("", use_resource=use_resource):
-            optimizer = make_optimizer(network, **settings)
+            optimizer = network.periodic(**settings)
             add = optimizer.accumulate_statistics()
             update = optimizer.kfac_update_ops()
         session.run(v1.global_variables_initializer())
@@ -68,10 +60,10 @@ def expected(build_network, batch):
     """Averages and inverses after an update from the whole batch, in a graph of its own."""
     with tf.Graph().as_default(), v1.Session() as session:
         network = build_network(dtype="float64")
-        optimizer = make_optimizer(network)
+        optimizer = network.periodic()
         update = optimizer.kfac_update_ops()
         session.run(v1.global_variables_initializer())
-        session.run(update, network.feed([batch[0]], [batch[1]]))
+        session.run(update, network.share(batch))
         return session.run([averages_of(optimizer), optimizer._estimator.inv_variables])
 
 
@@ -112,13 +104,13 @@ def test_nothing_is_added_where_no_update_is_due(accumulating, session, rows):
     ]
     session.run(v1.assign(optimizer.counter, 1))
     before = session.run(state)
-    session.run(add, network.feed([rows[0]], [rows[1]]))
+    session.run(add, network.share(rows))
     assert_close(session.run(state), before)
 
 
 def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
     optimizer, add, update, network = accumulating(estimation_mode="gradients")
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     sample_step = optimizer._estimator.cov_variables[-1]
     total = next(
         v for v in optimizer._estimator.cov_variables if v.op.name.endswith("output/batch_sum")
@@ -134,7 +126,7 @@ def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
 
 def test_update_from_nothing_is_refused(accumulating, session, rows):
     optimizer, _, update, network = accumulating()
-    session.run(update, network.feed([rows[0]], [rows[1]]))
+    session.run(update, network.share(rows))
     for total, weight, refused in session.run([f.cov_variables for f in optimizer.factors]):
         assert not total.any()
         assert (weight, refused) == (0, 1)
@@ -148,7 +140,7 @@ def test_thunks_take_their_own_sums(accumulating, session, rows):
         session.run(v1.variables_initializer(optimizer._estimator.cov_variables))
         for x, y in parts_of(rows):
             session.run(add, network.feed([x], [y]))
-        session.run(updates, network.feed([rows[0]], [rows[1]]))
+        session.run(updates, network.share(rows))
         found.append(session.run(averages_of(optimizer)))
     assert_close(*found)
     assert all(total.any() for total, _ in found[0])

@@ -7,7 +7,6 @@ from kfac.curvature.backward_pass import (
     BackwardPass,
     block_gradients,
     checked_batch_size,
-    first_order_statistics,
     propagate_back,
 )
 from kfac.curvature.estimation_modes import MODES
@@ -90,20 +89,6 @@ def test_block_gets_zeros_where_only_some_of_its_towers_are_reached(graph, sessi
     assert found[0][1].device == "/device:CPU:3"
     np.testing.assert_array_equal(session.run(found), [[[1, 1], [0, 0]], [[1, 1], [2, 2]]])
     assert [tuple(source) for source in block_gradients(backward, 2, (c,))] == [(c,), (c,)]
-
-
-def test_gradients_of_variables(graph, session):
-    w, unused = v1.get_variable("w", [2]), v1.get_variable("unused", [2])
-    mean = tf.ones([3, 1]) * w
-    collection = kfac.LayerCollection()
-    collection.register_squared_error_loss(mean, targets=tf.zeros([3, 2]))
-    backward = propagate(collection, [mean], "exact", [w, unused])
-    assert len(backward.gradients[0]) == 1
-    found = first_order_statistics(backward, [w, unused], tf.constant(6))
-    session.run(v1.global_variables_initializer())
-    # Both columns of B = √2 I, summed over three rows.
-    np.testing.assert_allclose(session.run(found[0]), [np.sqrt(2) / 2] * 2, rtol=1e-6)
-    np.testing.assert_array_equal(session.run(found[1]), [0, 0])
 
 
 def register_rows(*rows):

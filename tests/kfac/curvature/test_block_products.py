@@ -35,11 +35,6 @@ def test_vectors_are_sorted_into_blocks_and_back(blocks, variables):
     assert join_blocks(blocks, vectors, [other, b, w]) == pairs
 
 
-def test_missing_vectors(blocks, variables):
-    with pytest.raises(ValueError, match=r"there are no vectors for w, other\. Pass"):
-        split_into_blocks(blocks, [(tf.ones([2]), variables[1])])
-
-
 def block_with(has_inverse, has_bias, multiply):
     """A block with one factor, whose matrix is 4 I before it has an inverse."""
     return types.SimpleNamespace(

@@ -71,7 +71,7 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
         damping=0.1,
     )
     train = optimizer.minimize(network.losses[0])
-    times, feed = optimizer._estimator.times, network.feed([rows[0]], [rows[1]])
+    times, feed = optimizer._estimator.times, network.share(rows)
     durations = times.read()
     forget = [v1.assign(seconds, np.nan) for seconds in times._seconds.values()]
     session.run(v1.global_variables_initializer())
@@ -87,6 +87,7 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
     session.run(train, feed)
     written = monitored(session.run(v1.summary.merge_all(), feed))
     assert {f"{phase}_seconds" for phase in timing.PHASES} <= written.keys()
+    assert {"damping", "mean_curvature", "skipped_steps", "rejected_steps"} <= written.keys()
 
 
 def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, session, batch):
@@ -104,7 +105,7 @@ def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, sess
     assert counts == [1, 1, 1, 1, 2]
     thunk_ops = [thunk() for thunk in thunks]
     session.run(v1.global_variables_initializer())
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    session.run(averages, network.share(batch))
     for op in thunk_ops:
         session.run(op)
     inverses = estimator.inv_variables

@@ -77,16 +77,3 @@ def test_variables_of_all_sizes_share_a_function(graph, session):
     assert [found.tolist() for (found,) in session.run(calls)] == [[0, 2], [0, 2, 4, 6]]
     assert len(graph.as_graph_def().library.function) == 1
     assert {call.op.type for (call,) in calls} == {"StatefulPartitionedCall"}
-
-
-def test_variables_are_read_in_branches(graph, session):
-    w, b, wanted = variable([1.0]), variable(1.0), v1.placeholder(tf.bool, [])
-    handles = w.handle, b.handle
-
-    def branch():
-        return WEIGHTED(*handles, tf.constant(2.0))[0]
-
-    found = tf.cond(wanted, branch, lambda: tf.zeros([1]))
-    session.run(v1.global_variables_initializer())
-    assert session.run(found, {wanted: True}) == [3]
-    assert session.run(found, {wanted: False}) == [0]

@@ -37,16 +37,3 @@ def test_it_runs_where_the_first_variable_is(graph):
     with v1.device("/job:worker/task:0/cpu:0"):
         update = UPDATE(variables, tf.constant(1.0))
     assert (update.name, update.device) == ("add_twice", "/job:ps/task:1/device:CPU:0")
-
-
-def test_calls_in_a_function(graph, session):
-    variables = make_variables([])
-
-    @tf.function(autograph=False)
-    def call():
-        UPDATE(variables, tf.constant(3.0))
-        return variables[0].read_value()
-
-    found = call()
-    session.run(v1.global_variables_initializer())
-    assert session.run(found) == 6

@@ -60,15 +60,6 @@ def test_diagonal_and_trace(graph, session):
     np.testing.assert_array_equal(more, [[1.5, 2], [3, 4.5]])
 
 
-def test_with_shape(graph, session):
-    known, unknown = tf.ones([2, 3]), v1.placeholder(tf.float32)
-    assert tensor_ops.with_shape(known, (2, 3)) is known
-    checked = tensor_ops.with_shape(unknown, [2, 3])
-    assert checked.shape == [2, 3]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not compatible with expected"):
-        session.run(checked, {unknown: np.ones([3, 2])})
-
-
 def test_statistics_of_half_precision_have_float32():
     given = tf.float16, tf.bfloat16, tf.float32, tf.float64
     found = [tensor_ops.statistics_dtype(dtype) for dtype in given]
@@ -78,14 +69,6 @@ def test_statistics_of_half_precision_have_float32():
 def test_python_numbers_keep_their_digits(graph, evaluate):
     assert evaluate(tensor_ops.as_scalar(0.1, tf.float64)) == 0.1
     assert evaluate(tensor_ops.as_scalar(lambda: 0.1, tf.float64)) == 0.1
-
-
-def test_identity_like(graph, session):
-    for shape in ([3, 3], [None, None]):
-        matrix = v1.placeholder(tf.float64, shape)
-        found = tensor_ops.identity_like(matrix)
-        assert (found.dtype, found.shape.as_list()) == (tf.float64, shape)
-        np.testing.assert_array_equal(session.run(found, {matrix: np.zeros([3, 3])}), np.eye(3))
 
 
 def test_add_in_order_does_not_depend_on_other_readers(graph, session):
@@ -191,16 +174,6 @@ def test_vectors_and_matrices_are_checked_together(graph, session):
     assert session.run(found)
     for value in values:
         assert not session.run(found, {value: np.full(value.shape, np.nan)})
-
-
-def test_sums_share_axes(graph, session):
-    sum_of = tensor_ops.sums()
-    values = [np.full(shape, 2.0) for shape in ([2, 3], [3, 1], [4], [])]
-    before = len(graph.get_operations())
-    found = [sum_of(tf.constant(value)) for value in values]
-    assert len(graph.get_operations()) - before == 4 + 4 + 3
-    found.append(sum_of(v1.placeholder_with_default(values[0], None)))
-    assert session.run(found) == [12, 6, 8, 2, 12]
 
 
 def test_scalars_are_made_once_for_each_dtype(graph, session):

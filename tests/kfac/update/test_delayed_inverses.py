@@ -83,18 +83,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def inverses(averages):
-    """The damped inverses of A and G, with the damping split by their mean traces."""
-    traces = [np.trace(average) / len(average) for average in averages]
-    pi = np.sqrt(traces[0] / traces[1])
-    dampings = [np.sqrt(DAMPING) * pi, np.sqrt(DAMPING) / pi]
-    return [
-        np.linalg.inv(average + damping * np.eye(len(average)))
-        for average, damping in zip(averages, dampings, strict=True)
-    ]
-
-
-def test_inverses_of_a_step_are_used_a_delay_later(build_mlp):
+def test_inverses_of_a_step_are_used_a_delay_later(build_mlp, damped_inverses):
     training = Training(build_mlp(layers=1, dtype="float64"))
     factors = training.optimizer.factors
     values = [factor.value for factor in factors]
@@ -106,7 +95,9 @@ def test_inverses_of_a_step_are_used_a_delay_later(build_mlp):
             training.step(session)
             averages.append(session.run(values))
             taken_at = 0 if step < PERIOD + DELAY else (step - DELAY) // PERIOD * PERIOD
-            pairs = zip(session.run(kept), inverses(averages[taken_at]), strict=True)
+            pairs = zip(
+                session.run(kept), damped_inverses(averages[taken_at], DAMPING), strict=True
+            )
             for found, expected in pairs:
                 np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert np.abs(averages[0][0] - averages[PERIOD][0]).max() > 0.01

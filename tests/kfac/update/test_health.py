@@ -22,8 +22,9 @@ def test_factors_and_counters(build_network, session, batch):
     scalars = {"rho": tf.constant(0.5), "damping": lambda: 0.25}
     health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
     mean = health.mean_curvature(estimator.blocks)
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
+    assert summaries(session, feed)["kfac/monitor/layers_without_inverse"] == 2
     session.run(update, feed)
     found = summaries(session, feed)
     assert found.pop("kfac/monitor/rho") == 0.5

@@ -10,13 +10,6 @@ from kfac.update.periodic_refresh import RefreshPeriods
 v1 = tf.compat.v1
 
 
-def make(network, **kwargs):
-    settings = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=network.collection, **{**settings, **kwargs}
-    )
-
-
 @pytest.mark.parametrize(("use_resource", "every"), [(True, 1), (False, 2)])
 def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
     """Also through `apply_gradients` alone, which is all that wrappers call.
@@ -26,8 +19,7 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
     network = build_mlp(use_resource=use_resource, layers=1)
     calibrated = {"adapt_damping": True, "calibrate_damping": True} if use_resource else {}
     with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(
-            network,
+        optimizer = network.periodic(
             num_burnin_steps=3,
             cov_update_every=every,
             cov_ema_decay=0.5,
@@ -37,7 +29,7 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
         gradients = optimizer.compute_gradients(network.losses[0])
         global_step = v1.train.get_or_create_global_step()
         train = optimizer.apply_gradients(gradients, global_step)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
     watched = [network.variables, velocities, optimizer._estimator.inv_variables]
@@ -64,13 +56,13 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
 def test_spread_inverses(build_mlp, session, rows):
     """All at the first step, each once in three steps from then on."""
     network = build_mlp()
-    optimizer = make(network, invert_every=3, spread_inverses=True)
+    optimizer = network.periodic(invert_every=3, spread_inverses=True)
     train = network.start(session, optimizer)
     inverses = [factor.inv_variables[0] for factor in optimizer.factors]
     changed = []
     for _ in range(7):
         before = session.run(inverses)
-        session.run(train, network.feed([rows[0]], [rows[1]]))
+        session.run(train, network.share(rows))
         pairs = zip(before, session.run(inverses), strict=True)
         changed.append([(old != new).any() for old, new in pairs])
     assert all(changed[0])
@@ -102,24 +94,15 @@ def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
     assert found == [first, ["large/input", "large/output"]]
 
 
-def damped_inverses(averages, damping):
-    """Inverses of A and G of each layer, damped as in Martens & Grosse (2015), §6.3."""
-    found = []
-    for a, g in zip(averages[::2], averages[1::2], strict=True):
-        pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-        root = np.sqrt(damping)
-        found.append(np.linalg.inv(a + pi * root * np.eye(len(a))))
-        found.append(np.linalg.inv(g + root / pi * np.eye(len(g))))
-    return found
-
-
-def test_a_layer_follows_its_scaled_gradient_until_it_has_its_inverse(build_mlp, session, rows):
+def test_a_layer_follows_its_scaled_gradient_until_it_has_its_inverse(
+    build_mlp, session, rows, damped_inverses
+):
     """Steps of NumPy: a layer without both inverses has identity matrices, damped as factors are.
 
     The first layer has both from the first step on, the last one from the second on.
     """
     network = build_mlp()
-    optimizer = make(network, **SPREAD, momentum=None, cov_ema_decay=0.5)
+    optimizer = network.periodic(**SPREAD, momentum=None, cov_ema_decay=0.5)
     gradients = optimizer.compute_gradients(network.losses[0])
     train = optimizer.apply_gradients(gradients)
     averages = [factor.cov for factor in optimizer.factors]
@@ -150,8 +133,8 @@ def pairs_of(values):
 def test_resume_between_first_inverses(build_mlp, session, rows, tmp_path):
     """A checkpoint after the first share: another session computes the next one."""
     network = build_mlp()
-    train = make(network, **SPREAD).minimize(network.losses[0])
-    feed, saver = network.feed([rows[0]], [rows[1]]), v1.train.Saver()
+    train = network.periodic(**SPREAD).minimize(network.losses[0])
+    feed, saver = network.share(rows), v1.train.Saver()
     session.run(v1.global_variables_initializer())
     session.run(train, feed)
     path = saver.save(session, str(tmp_path / "model.ckpt"))
@@ -165,41 +148,6 @@ def test_resume_between_first_inverses(build_mlp, session, rows, tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("approx", ["kron_in_diag", "ekfac"])
-def test_every_approximation_spreads_its_first_inverses(graph, session, rows, approx):
-    """The layer moves by the identity at first, and by its own inverse in the end."""
-    x, y = tf.constant(rows[0]), tf.constant(rows[1])
-    weight = v1.get_variable("w", initializer=np.ones([3, 3]) / 3)
-    layers, logits = kfac.LayerCollection(), x @ weight
-    layers.register_fully_connected(weight, x, logits, approx=approx)
-    layers.register_categorical_predictive_distribution(logits, targets=y)
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=None,
-        layer_collection=layers,
-        estimation_mode="empirical",
-        **SPREAD,
-    )
-    train = optimizer.minimize(loss)
-    (block,) = layers.get_blocks()
-    ((slope, _),) = optimizer.compute_gradients(loss)
-    own, identity = block.multiply_inverse(slope), slope / block.identity_eigenvalue()
-    ((product, _),) = optimizer.multiply_preconditioner([(slope, weight)])
-    session.run(v1.global_variables_initializer())
-    losses = [session.run(loss)]
-    product_before, identity_before = session.run([product, identity])
-    np.testing.assert_allclose(product_before, identity_before, rtol=1e-12)
-    for _ in range(6):
-        session.run(train)
-        losses.append(session.run(loss))
-    assert (np.diff(losses) < 0).all()
-    found, expected, without = session.run([product, own, identity])
-    np.testing.assert_array_equal(found, expected)
-    assert not np.allclose(found, without, rtol=0.01)
-
-
 @pytest.mark.parametrize(
     ("behavior", "momentum"),
     [("v2", "adam"), ("v1", "qmodel")],
@@ -209,8 +157,7 @@ def test_damping_adapts_while_first_inverses_are_spread(
     behavior, build_mlp, session, rows, momentum
 ):
     network = build_mlp()
-    optimizer = make(
-        network,
+    optimizer = network.periodic(
         **SPREAD,
         learning_rate=None if momentum == "qmodel" else 0.1,
         momentum=None if momentum == "qmodel" else 0.5,
@@ -220,7 +167,7 @@ def test_damping_adapts_while_first_inverses_are_spread(
         rejection_rho_threshold=0.0,
     )
     train = network.start(session, optimizer)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     losses = [session.run(network.losses[0], feed)]
     for _ in range(9):
         session.run(train, feed)
