@@ -192,32 +192,6 @@ def test_tensor_that_no_loss_depends_on(graph, session):
     np.testing.assert_array_equal(found[1], [0.0])
 
 
-def test_reference_variables(graph, session):
-    with v1.variable_scope("", use_resource=False):
-        computer = build(heads=("classes",))
-    found = run(session, computer.multiply_fisher(constants(V)))
-    expected = true_fisher(("classes",)) @ flatten(V)
-    np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
-
-
-def test_inside_a_conditional_branch(graph, session):
-    computer, wanted = build(2), v1.placeholder_with_default(True, [])
-    outside = computer.multiply_fisher_factor_transpose(constants(V))
-    inside = tf.cond(
-        wanted,
-        lambda: computer.multiply_fisher_factor_transpose(constants(V)),
-        lambda: [tf.zeros_like(vector) for vector in outside],
-    )
-    for one, other in zip(*run(session, [outside, inside]), strict=True):
-        assert one.any()
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
-
-
-def test_losses_without_a_gauss_newton_matrix(graph):
-    with pytest.raises(NotImplementedError, match=r"Loss 'normal'"):
-        build().multiply_ggn(constants(V))
-
-
 def test_hessian_needs_targets(graph):
     x = tf.zeros([1, 2])
     with pytest.raises(ValueError, match=r"it has no targets"):

@@ -113,7 +113,6 @@ def waits_for(ops, is_meant):
     [
         ("v1", 2, False, 2),
         pytest.param("v1", 2, True, 1, marks=pytest.mark.slow),
-        pytest.param("v2", 1, True, 1, marks=pytest.mark.broad),
     ],
     indirect=["behavior"],
 )

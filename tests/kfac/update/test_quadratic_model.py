@@ -72,16 +72,6 @@ def model_of(curvature, squares, slopes):
     return QuadraticModel(*constants(*(np.array(x, float) for x in (curvature, squares, slopes))))
 
 
-def test_minimum_with_given_momentum(graph, session):
-    model = model_of([[2, 1], [1, 3]], [[1, 0], [0, 2]], [4, 5])
-    momentum, damping = tf.constant(0.5, tf.float64), tf.constant(2.0, tf.float64)
-    alpha, mu = session.run(model.minimum_with(momentum, damping))
-    assert (alpha, mu) == (-(0.5 * 1 + 4) / (2 + 2), 0.5)
-    x = np.array([alpha, mu])
-    value = session.run(model.value(tf.constant(x), damping))
-    assert value == pytest.approx(x @ [[4, 1], [1, 7]] @ x / 2 + x @ [4, 5])
-
-
 @pytest.mark.parametrize(
     ("curvature", "slopes", "minimum"),
     [

@@ -112,32 +112,6 @@ def test_adaptation_equals_numpy(build_mlp, session, rows):
     assert len(dampings) > 2
 
 
-def test_both_timings_adapt_alike(build_mlp, rows):
-    """On one batch; what is judged later is known one step later. Both kinds of variables do."""
-    found, last = [], []
-    for immediately, use_resource in ((True, True), (False, True), (False, False)):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(use_resource=use_resource, layers=1)
-            with v1.variable_scope("", use_resource=use_resource):
-                arguments = adapting(
-                    network, update_damping_immediately=immediately, dtype="float64"
-                )
-                optimizer = make(network, "qmodel", **arguments)
-                train = optimizer.minimize(network.losses[0])
-            feed = network.share(rows)
-            session.run(v1.global_variables_initializer())
-            states = []
-            for _ in range(7):
-                session.run(train, feed)
-                states.append(state_of(session))
-            found.append([states[2][f"kfac/{name}"] for name in ("damping", "rho")])
-            last.append([states[-1][f"kfac/{name}"] for name in ("damping", "rho")])
-            assert states[2]["kfac/damping"] != pytest.approx(0.3)
-            assert (states[1]["kfac/damping"] != pytest.approx(0.3)) is immediately
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    np.testing.assert_allclose(last[1], last[2], rtol=1e-6)
-
-
 def test_the_model_of_every_step_is_kept(build_mlp, rows):
     """As if every step was judged, where λ stays as it is; a skipped step has none."""
     spoilt = rows[0].copy()

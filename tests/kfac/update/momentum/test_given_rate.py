@@ -1,11 +1,14 @@
-"""Momentum with a given rate: of both kinds, with norm constraint and decay of weights."""
+"""Momentum with a given rate, norm constraint and decay of weights; the choice of a rule."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.update.momentum import AdamMomentum, RegularMomentum
+from kfac.update.momentum import AdamMomentum, RegularMomentum, make_momentum
 from kfac.update.momentum.base import add_weight_decay
+from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.momentum.given_rate import norm_constraint_coefficient
 
 v1 = tf.compat.v1
@@ -75,3 +78,43 @@ def test_all_weights_decay(graph, session, use_resource):
     found = session.run(add_weight_decay(vectors, lambda: [dense, table], lambda: 0.1))
     np.testing.assert_allclose(found[0], [3.1, 2.8], rtol=1e-15)
     np.testing.assert_allclose(found[1], [[0.1], [5.2], [0.4]], rtol=1e-6)
+
+
+GIVEN = MomentumSettings(
+    momentum_type="regular",
+    learning_rate=0.1,
+    momentum=0.9,
+    norm_constraint=None,
+    update_rescale=None,
+    weight_decay=None,
+    dtype=tf.float32,
+)
+
+
+def changed(settings=GIVEN, **changes):
+    return dataclasses.replace(settings, **changes)
+
+
+CHOSEN = changed(learning_rate=None, momentum=None)
+
+
+@pytest.mark.parametrize(
+    ("momentum_type", "settings", "message"),
+    [
+        ("nesterov", GIVEN, r"momentum_type='nesterov'. Accepted are 'regular', 'adam', 'qmodel'"),
+        ("adam", changed(learning_rate=0.0), r"learning_rate=0.0. It must be > 0"),
+        ("adam", changed(momentum=-1), r"momentum=-1. It must be >= 0"),
+        ("adam", changed(norm_constraint=0), r"norm_constraint=0. It must be > 0"),
+        ("qmodel", changed(CHOSEN, update_rescale=0), r"qmodel_update_rescale=0. It must be > 0"),
+        ("regular", CHOSEN, r"learning_rate=None with momentum_type='regular'. Pass a number"),
+        ("adam", changed(update_rescale=1.0), r"qmodel_update_rescale=1.0 does not go with"),
+        ("qmodel", changed(CHOSEN, momentum=0.9), r"momentum=0.9 does not go with .*'qmodel'"),
+        ("qmodel", changed(CHOSEN, learning_rate=1), r"learning_rate=1 does not go with .*qmodel"),
+        ("qmodel", changed(CHOSEN, norm_constraint=1), r"norm_constraint=1 does not go with"),
+        ("qmodel_fixedmu", GIVEN, r"learning_rate=0.1 does not go with .*'qmodel_fixedmu'"),
+        ("qmodel_fixedmu", CHOSEN, r"momentum=None with momentum_type='qmodel_fixedmu'"),
+    ],
+)
+def test_what_does_not_go_together(momentum_type, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_momentum(changed(settings, momentum_type=momentum_type), None)
