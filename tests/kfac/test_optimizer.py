@@ -208,30 +208,22 @@ def test_properties(build_network):
 
 def test_model_chooses_rate_and_momentum(build_network, session, batch):
     network = build_network()
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        layer_collection=network.collection,
-        momentum_type="qmodel",
-        qmodel_update_rescale=0.5,
-        **{**SETTINGS, "learning_rate": None, "momentum": None},
-    )
-    train = optimizer.minimize(network.losses[0])
+    settings = {"momentum_type": "qmodel", "learning_rate": None, "momentum": None}
+    optimizer = network.periodic(invert_every=1, qmodel_update_rescale=0.5, **settings)
+    train = network.start(session, optimizer)
     shown = [optimizer.learning_rate, optimizer.momentum]
-    feed = network.share(batch)
-    session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(shown)).all()
-    losses = []
-    for _ in range(4):
-        before = session.run(network.variables)
-        session.run(train, feed)
-        losses.append(session.run(network.losses[0], feed))
-        if len(losses) == 1:
+    before, losses = session.run(network.variables[0]), []
+    for step in range(4):
+        session.run(train, network.share(batch))
+        losses.append(session.run(network.losses[0], network.share(batch)))
+        if step == 0:
             rate, momentum = session.run(shown)
             assert rate > 0
             assert momentum == 0
-            slot = optimizer.get_slot(network.variables[0], "velocity")
-            move = session.run(network.variables[0]) - before[0]
-            np.testing.assert_allclose(move, -0.5 * session.run(slot), rtol=1e-3, atol=1e-6)
+            slot = session.run(optimizer.get_slot(network.variables[0], "velocity"))
+            move = session.run(network.variables[0]) - before
+            np.testing.assert_allclose(move, -0.5 * slot, rtol=1e-3, atol=1e-6)
     assert session.run(optimizer.momentum) != 0
     assert sorted(losses, reverse=True) == losses
 

@@ -22,30 +22,24 @@ def test_steps_equal_updates_run_one_after_another(build_mlp, rows, use_resource
     found = []
     for is_periodic in (True, False):
         with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(use_resource=use_resource or not is_periodic, layers=1)
-            due = {"invert_every": 3, "cov_update_every": 2, "cov_ema_decay": 0.5}
-            with v1.variable_scope("", use_resource=use_resource or not is_periodic):
+            is_resource = use_resource or not is_periodic
+            network = build_mlp(use_resource=is_resource, layers=1)
+            given = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": mode}
+            with v1.variable_scope("", use_resource=is_resource):
                 if is_periodic:
-                    optimizer = network.periodic(**due, estimation_mode=mode)
-                    updates = None
+                    periods = {"invert_every": 3, "cov_update_every": 2, "cov_ema_decay": 0.5}
+                    optimizer = network.periodic(**given, **periods)
                 else:
-                    # The decay is that of a step, two of which are from one update to the next.
-                    optimizer = kfac.KfacOptimizer(
-                        0.1,
-                        0.3,
-                        network.collection,
-                        0.5**2,
-                        estimation_mode=mode,
-                        momentum_type="adam",
-                    )
+                    # The decay is that of a step, two of which are between two updates.
+                    given |= {"cov_ema_decay": 0.5**2, "momentum_type": "adam"}
+                    optimizer = kfac.KfacOptimizer(layer_collection=network.collection, **given)
                     updates = optimizer.make_ops_and_vars()
                 train = network.start(session, optimizer)
-            feed = network.share(rows)
             for step in range(8):
-                if updates:
-                    session.run([] if step % 2 else updates.cov_update, feed)
-                    session.run([] if step % 3 else updates.inv_update, feed)
-                session.run(train, feed)
+                if not is_periodic:
+                    session.run([] if step % 2 else updates.cov_update, network.share(rows))
+                    session.run([] if step % 3 else updates.inv_update, network.share(rows))
+                session.run(train, network.share(rows))
             estimator = optimizer._estimator
             variables = network.variables, estimator.cov_variables, estimator.inv_variables
             found.append(session.run(variables))

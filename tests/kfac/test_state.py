@@ -119,14 +119,11 @@ def test_what_was_read_does_not_change_with_the_variable(graph, session, use_res
     assert session.run([before, later]) == [0, 0]
 
 
-def test_initial_value(graph, session):
-    for name, initial in (("a", 2.5), ("b", lambda: tf.constant([2.5, 2.5]))):
+def test_initial_values_and_zeros_that_are_not_kept(graph, session, largest_constant):
+    for name, initial in (("b", 2.5), ("c", lambda: tf.constant([2.5, 2.5]))):
         variable = state.make_variable(name, [2], tf.float32, initial=initial)
         session.run(variable.initializer)
         assert session.run(variable).tolist() == [2.5, 2.5]
-
-
-def test_initial_zeros_are_not_kept(graph, session, largest_constant):
     variable = state.make_variable("a", [30, 40], tf.float64)
     assert variable.shape == [30, 40]
     assert largest_constant(variable.initializer) < 30 * 40

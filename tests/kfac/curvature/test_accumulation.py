@@ -146,26 +146,6 @@ def test_thunks_take_their_own_sums(accumulating, session, rows):
     assert all(total.any() for total, _ in found[0])
 
 
-def test_sums_of_one_factor(graph, session):
-    rows = v1.placeholder(tf.float64, [None, 2])
-    factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
-    sums = BatchSums([factor], [Place("", "")])
-    assert [variable.op.name for variable in sums.variables] == ["kfac/fc/input/batch_sum"]
-    add = assign_all(sums.added({}, tf.constant(True)))
-    [statistic], emptied = sums.taken([0])
-    take = [statistic, assign_all(emptied)]
-    is_empty = sums.is_empty()
-    session.run(v1.global_variables_initializer())
-    assert session.run(is_empty)
-    session.run(add, {rows: [[1, 2], [3, 4]]})
-    assert not session.run(is_empty)
-    session.run(add, {rows: [[5, 6]]})
-    found, _ = session.run(take)
-    np.testing.assert_allclose(found, np.array([[35, 44], [44, 56]]) / 3, rtol=1e-14)
-    assert session.run(is_empty)
-    assert np.isnan(session.run(take)[0]).all()
-
-
 def test_what_is_added_while_the_sums_are_taken_stays(graph, session):
     rows = v1.placeholder(tf.float64, [None, 2])
     factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")

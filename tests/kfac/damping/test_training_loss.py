@@ -186,9 +186,8 @@ def test_draw_that_depends_on_variables_is_refused(graph):
         recomputed([tf.reduce_sum(noise)], [w])
 
 
-def test_loop_of_control_flow_v1_is_refused(graph):
-    if v1.control_flow_v2_enabled():
-        pytest.skip("loops are functions in control flow v2")
+@pytest.mark.parametrize("behavior", ["v1"], indirect=True)
+def test_loop_of_control_flow_v1_is_refused(behavior, graph):
     w = weight([])
     _, total = tf.while_loop(lambda i, _: i < 3, lambda i, t: (i + 1, t + w), (0, 0.0))
     with pytest.raises(ValueError, match="belongs to a loop of control flow v1"):
