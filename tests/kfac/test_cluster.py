@@ -227,6 +227,7 @@ def test_shared_statistics_are_those_of_the_whole_batch(cluster):
     assert found["kfac/invert_at"].tolist() == [9, 9, 9, 9]
 
 
+@pytest.mark.broad
 def test_chief_updates_from_its_own_batch(cluster):
     spec, servers = cluster
     workers = [

@@ -157,7 +157,11 @@ def test_every_step_calls_the_method_of_a_subclass(build_mlp, kind, momentum_typ
 
 
 @pytest.mark.parametrize(
-    ("name", "adapt"), [("multiply_preconditioner", True), ("_multiply_preconditioner", False)]
+    ("name", "adapt"),
+    [
+        ("multiply_preconditioner", True),
+        pytest.param("_multiply_preconditioner", False, marks=pytest.mark.broad),
+    ],
 )
 def test_steps_are_made_of_its_products(build_mlp, rows, name, adapt):
     """A correction by the mean gradient w, as of M + w wᵀ.

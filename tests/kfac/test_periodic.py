@@ -11,7 +11,12 @@ v1 = tf.compat.v1
 
 
 @pytest.mark.parametrize(
-    ("use_resource", "mode"), [(True, "empirical"), (False, "empirical"), (False, "gradients")]
+    ("use_resource", "mode"),
+    [
+        (True, "empirical"),
+        (False, "gradients"),
+        pytest.param(False, "empirical", marks=pytest.mark.broad),
+    ],
 )
 def test_steps_equal_updates_run_one_after_another(build_mlp, rows, use_resource, mode):
     """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself.

@@ -67,7 +67,9 @@ def expected(build_network, batch):
         return session.run([averages_of(optimizer), optimizer._estimator.inv_variables])
 
 
-@pytest.mark.parametrize(("use_resource", "every"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize(
+    ("use_resource", "every"), [(False, 2), pytest.param(True, 1, marks=pytest.mark.broad)]
+)
 def test_parts_count_as_the_whole(accumulating, session, batch, expected, use_resource, every):
     optimizer, add, update, network = accumulating(use_resource, False, cov_update_every=every)
     parts = parts_of(batch)

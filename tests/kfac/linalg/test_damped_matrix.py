@@ -46,7 +46,7 @@ def inverters():
 METHODS = ("inverse", "lu", "newton_schulz", "eigh")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     size=st.integers(1, 64),
     rows=st.integers(1, 40),

@@ -130,24 +130,6 @@ def pairs_of(values):
     return list(zip(values[::2], values[1::2], strict=True))
 
 
-def test_resume_between_first_inverses(build_mlp, session, rows, tmp_path):
-    """A checkpoint after the first share: another session computes the next one."""
-    network = build_mlp()
-    train = network.periodic(**SPREAD).minimize(network.losses[0])
-    feed, saver = network.share(rows), v1.train.Saver()
-    session.run(v1.global_variables_initializer())
-    session.run(train, feed)
-    path = saver.save(session, str(tmp_path / "model.ckpt"))
-    with v1.Session() as another:
-        saver.restore(another, path)
-        for each in (session, another):
-            for _ in range(3):
-                each.run(train, feed)
-        whole, resumed = (each.run(v1.global_variables()) for each in (session, another))
-    for found, expected in zip(resumed, whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize(
     ("behavior", "momentum"),
     [("v2", "adam"), ("v1", "qmodel")],
