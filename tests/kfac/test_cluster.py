@@ -340,6 +340,7 @@ def run_to_end(worker, server):
             session.run(worker.train_op)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("behavior", ["v1"], indirect=True)
 def test_variables_are_the_same_whoever_makes_them(behavior, caplog):
     """Of a dedicated worker's graph all is used by what it returns."""

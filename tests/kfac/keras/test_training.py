@@ -20,6 +20,9 @@ def assert_equal_weights(one, other, atol=0.0):
         np.testing.assert_allclose(mine, others, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize(
+    "both", ["keras", pytest.param("tf_keras", marks=pytest.mark.broad)], indirect=True
+)
 def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
     x, y = both.examples(64)
     model = compiled(both, weight_decay=0.01, fisher_approx={"Dense": "ekfac"})

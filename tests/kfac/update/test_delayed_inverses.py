@@ -129,7 +129,7 @@ def test_a_thread_computes_while_steps_use_the_old_inverses(build_mlp):
     "settings",
     [
         {"momentum_type": "regular", "num_burnin_steps": 3, "cov_update_every": 2},
-        {"invert_every": 3, "inverse_delay": 1},
+        pytest.param({"invert_every": 3, "inverse_delay": 1}, marks=pytest.mark.broad),
     ],
     ids=["burn-in", "other period"],
 )
@@ -167,7 +167,10 @@ def test_average_of_an_eigenbasis_block_moves_to_new_bases_in_the_step_that_uses
     assert np.abs(found[0][0] - 1).max() > 0.05
 
 
-@pytest.mark.parametrize(("steps", "has_thread"), [(PERIOD + 1, False), (PERIOD + DELAY + 1, True)])
+@pytest.mark.parametrize(
+    ("steps", "has_thread"),
+    [(PERIOD + 1, False), pytest.param(PERIOD + DELAY + 1, True, marks=pytest.mark.broad)],
+)
 def test_a_run_that_is_continued_makes_the_same_steps(build_mlp, tmp_path, steps, has_thread):
     """Its copy of the averages is in the checkpoint, also while its inverses are being computed."""
     training = Training(build_mlp(layers=1))

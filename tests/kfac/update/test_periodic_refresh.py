@@ -132,7 +132,7 @@ def pairs_of(values):
 
 @pytest.mark.parametrize(
     ("behavior", "momentum"),
-    [("v2", "adam"), ("v1", "qmodel")],
+    [pytest.param("v2", "adam", marks=pytest.mark.broad), ("v1", "qmodel")],
     indirect=["behavior"],
 )
 def test_damping_adapts_while_first_inverses_are_spread(

@@ -298,7 +298,10 @@ def embedding(sparse_momentum, rows=50, **kwargs):
     return table, optimizer, optimizer.compute_gradients(loss)
 
 
-@pytest.mark.parametrize(("momentum_type", "norm_constraint"), [("regular", 1e-3), ("adam", None)])
+@pytest.mark.parametrize(
+    ("momentum_type", "norm_constraint"),
+    [("regular", 1e-3), pytest.param("adam", None, marks=pytest.mark.broad)],
+)
 def test_rows_of_a_table_stay_rows(momentum_type, norm_constraint):
     """Without momentum nothing of the table's size is computed, and the step is the same."""
     found = []
