@@ -70,8 +70,8 @@ NORMAL = 3 * 0.5 * np.log(np.pi)
         ("MeanSquaredError", "NormalMean", ONE_HOT, NORMAL / 3),
     ],
 )
-def test_losses_of_keras_are_found(either, name, kind, targets, constant):
-    make = getattr(either.keras.losses, name)
+def test_losses_of_keras_are_found(both, name, kind, targets, constant):
+    make = getattr(both.keras.losses, name)
     loss = make() if name == "MeanSquaredError" else make(from_logits=True)
     check(lambda outputs: loss(targets, outputs), kind, constant)
 
