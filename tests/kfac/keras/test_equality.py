@@ -82,3 +82,4 @@ def test_twenty_steps_equal_those_of_graph_mode(both, make_model, settings):
     expected = in_a_graph(both, make_model, x, y, weights, 16, **settings)
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-5)
     assert np.std(losses) > 0.01
+    assert int(model.optimizer.iterations) == 20
