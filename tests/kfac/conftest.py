@@ -36,6 +36,23 @@ class Network:
         """Feeds one array per tower."""
         return dict(zip(self.features + self.labels, list(features) + list(labels), strict=True))
 
+    def start(self, session, optimizer):
+        """Builds a step of the only tower, and initializes all variables; returns its op."""
+        train = optimizer.minimize(self.losses[0])
+        session.run(v1.global_variables_initializer())
+        return train
+
+    def share(self, batch):
+        """Feeds the towers equal shares of a batch (features, labels)."""
+        return self.feed(*(np.split(array, len(self.losses)) for array in batch))
+
+    def periodic(self, **kwargs):
+        """Makes the optimizer that updates its curvature by itself."""
+        settings = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
+        return kfac.PeriodicInvCovUpdateKfacOpt(
+            layer_collection=self.collection, **{**settings, **kwargs}
+        )
+
     def mean_gradients(self, optimizer):
         """Gradients of the mean over equal towers, from one compute_gradients call per tower."""
         share = 1.0 / len(self.losses)
@@ -233,6 +250,24 @@ def reference_patches():
     They are [N, locations, entries · channels]; entries outside of the image are zero.
     """
     return _patches
+
+
+def _damped_inverses(averages, damping):
+    found = []
+    for a, g in zip(averages[::2], averages[1::2], strict=True):
+        pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        for average, share in ((a, pi), (g, 1 / pi)):
+            found.append(np.linalg.inv(average + share * np.sqrt(damping) * np.eye(len(average))))
+    return found
+
+
+@pytest.fixture
+def damped_inverses():
+    """A function of the averages A and G of dense layers, and λ: their inverses, in NumPy.
+
+    They are damped as in Martens & Grosse (2015), §6.3.
+    """
+    return _damped_inverses
 
 
 @pytest.fixture

@@ -38,6 +38,9 @@ def train(make):
             return losses, session.run(optimizer.damping)
 
 
+@pytest.mark.parametrize(
+    "behavior", ["v2", pytest.param("v1", marks=pytest.mark.broad)], indirect=True
+)
 def test_chosen_settings(behavior):
     def loss_fn(batch):
         with v1.variable_scope(v1.get_variable_scope(), reuse=True):

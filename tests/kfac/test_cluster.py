@@ -41,29 +41,20 @@ def cluster():
 
 def build_model(features, labels):
     """(collection, loss) of two dense layers."""
+    return build_layer(features, labels, is_deep=True)
+
+
+def build_layer(features, labels, is_deep=False):
+    """(collection, loss) of one dense layer, or two."""
     layers = kfac.LayerCollection()
     w = v1.get_variable("w", initializer=W)
     b = v1.get_variable("b", initializer=np.zeros(CLASSES))
-    v = v1.get_variable("v", initializer=np.eye(CLASSES) + 0.1)
-    hidden = tf.matmul(features, w) + b
-    layers.register_fully_connected((w, b), features, hidden)
-    active = tf.tanh(hidden)
-    logits = tf.matmul(active, v)
-    layers.register_fully_connected(v, active, logits)
-    layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return layers, tf.reduce_mean(losses)
-
-
-def build_layer(features, labels):
-    """(collection, loss) of one dense layer."""
-    layers = kfac.LayerCollection()
-    params = (
-        v1.get_variable("w", initializer=W),
-        v1.get_variable("b", initializer=np.zeros(CLASSES)),
-    )
-    logits = tf.matmul(features, params[0]) + params[1]
-    layers.register_fully_connected(params, features, logits)
+    logits = tf.matmul(features, w) + b
+    layers.register_fully_connected((w, b), features, logits)
+    if is_deep:
+        v, active = v1.get_variable("v", initializer=np.eye(CLASSES) + 0.1), tf.tanh(logits)
+        logits = tf.matmul(active, v)
+        layers.register_fully_connected(v, active, logits)
     layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     return layers, tf.reduce_mean(losses)
@@ -236,6 +227,7 @@ def test_shared_statistics_are_those_of_the_whole_batch(cluster):
     assert found["kfac/invert_at"].tolist() == [9, 9, 9, 9]
 
 
+@pytest.mark.broad
 def test_chief_updates_from_its_own_batch(cluster):
     spec, servers = cluster
     workers = [
@@ -306,6 +298,7 @@ def dedicated_workers(spec, container):
     return [Worker(role, spec, container) for role in roles]
 
 
+@pytest.mark.broad
 def test_no_step_is_made_before_there_are_averages(cluster):
     spec, servers = cluster
     chief, last_worker = (
@@ -347,12 +340,12 @@ def run_to_end(worker, server):
             session.run(worker.train_op)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("behavior", ["v1"], indirect=True)
 def test_variables_are_the_same_whoever_makes_them(behavior, caplog):
     """Of a dedicated worker's graph all is used by what it returns."""
     roles = [
         kfac.WorkerRole("shared", 2, 1),
-        kfac.WorkerRole("chief_worker", 1, 0),
         *(kfac.WorkerRole("dedicated_workers", 5, index) for index in (3, 4)),
     ]
     kinds, places = set(), set()
@@ -402,16 +395,8 @@ def test_variables_are_beside_the_parameters(graph):
     assert {v.device for v in own} == {own[0].device, own[1].device}
 
 
-def test_global_step_is_required(graph):
-    layers, loss = build_model(tf.constant(X[0]), tf.constant(Y[0]))
-    optimizer = kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **settings(layers))
-    with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
-        optimizer.minimize(loss)
-
-
-@pytest.mark.parametrize("argument", ["invert_every", "cov_update_every"])
-def test_bad_periods(graph, argument):
-    with pytest.raises(ValueError, match=rf"{argument}=0\. It must be"):
-        kfac.ClusterKfacOpt(
-            kfac.WorkerRole("shared", 1, 0), **{argument: 0}, **settings(kfac.LayerCollection())
-        )
+def test_bad_periods(graph):
+    role, given = kfac.WorkerRole("shared", 1, 0), settings(kfac.LayerCollection())
+    for argument in ("invert_every", "cov_update_every"):
+        with pytest.raises(ValueError, match=rf"{argument}=0\. It must be"):
+            kfac.ClusterKfacOpt(role, **{argument: 0}, **given)

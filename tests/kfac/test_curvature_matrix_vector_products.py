@@ -128,22 +128,15 @@ def constants(arrays):
     return [tf.constant(array) for array in arrays]
 
 
-def test_fisher(graph, session):
-    computer = build(towers=2)
-    product = computer.multiply_fisher(constants(V))
-    inner = computer.multiply_fisher_factor_transpose(constants(V))
-    twice = computer.multiply_fisher_factor(inner)
-    expected = true_fisher(("classes", "normal")) @ flatten(V)
-    for found in run(session, [product, twice]):
-        np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
-
-
-def test_gauss_newton(graph, session):
-    computer = build(towers=2, heads=("classes",))
-    product = computer.multiply_ggn(constants(V))
-    inner = computer.multiply_ggn_factor_transpose(constants(V))
-    twice = computer.multiply_ggn_factor(inner)
-    expected = true_fisher(("classes",)) @ flatten(V)
+@pytest.mark.parametrize(
+    ("kind", "heads"), [("fisher", ("classes", "normal")), ("ggn", ("classes",))]
+)
+def test_products_and_factors(graph, session, kind, heads):
+    computer = build(towers=2, heads=heads)
+    product = getattr(computer, f"multiply_{kind}")(constants(V))
+    inner = getattr(computer, f"multiply_{kind}_factor_transpose")(constants(V))
+    twice = getattr(computer, f"multiply_{kind}_factor")(inner)
+    expected = true_fisher(heads) @ flatten(V)
     for found in run(session, [product, twice]):
         np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
 
@@ -197,32 +190,6 @@ def test_tensor_that_no_loss_depends_on(graph, session):
     p = softmax(np.array([2.0, 4.0]))
     np.testing.assert_allclose(found[0], [4 * p[0] * p[1] * np.array([1, -1])], rtol=1e-5)
     np.testing.assert_array_equal(found[1], [0.0])
-
-
-def test_reference_variables(graph, session):
-    with v1.variable_scope("", use_resource=False):
-        computer = build(heads=("classes",))
-    found = run(session, computer.multiply_fisher(constants(V)))
-    expected = true_fisher(("classes",)) @ flatten(V)
-    np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
-
-
-def test_inside_a_conditional_branch(graph, session):
-    computer, wanted = build(2), v1.placeholder_with_default(True, [])
-    outside = computer.multiply_fisher_factor_transpose(constants(V))
-    inside = tf.cond(
-        wanted,
-        lambda: computer.multiply_fisher_factor_transpose(constants(V)),
-        lambda: [tf.zeros_like(vector) for vector in outside],
-    )
-    for one, other in zip(*run(session, [outside, inside]), strict=True):
-        assert one.any()
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
-
-
-def test_losses_without_a_gauss_newton_matrix(graph):
-    with pytest.raises(NotImplementedError, match=r"Loss 'normal'"):
-        build().multiply_ggn(constants(V))
 
 
 def test_hessian_needs_targets(graph):

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.curvature.estimation_modes import MODES
 from kfac.estimator import FisherEstimator, make_fisher_estimator
 
 v1 = tf.compat.v1
@@ -53,7 +54,7 @@ def test_whether_there_are_statistics_and_averages(build_mlp, session, rows):
     add = estimator.make_accumulation_op()
     update = estimator.make_cov_update_op()
     known = [estimator.has_statistics(), estimator.has_averages()]
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     assert not session.run(without_sums)
     assert session.run(known) == [False, False]
@@ -64,7 +65,10 @@ def test_whether_there_are_statistics_and_averages(build_mlp, session, rows):
 
 
 def test_inverses_are_spread_by_size(build_network, graph):
-    estimator = make(build_network(2))
+    layers = build_network(2).collection
+    estimator = make_fisher_estimator(
+        variables=None, cov_ema_decay=0.9, damping=0.1, layer_collection=layers
+    )
     estimator.make_inv_update_op()
     sizes = [factor.dimension for factor in estimator.factors]
     devices = [factor.inv_variables[0].device for factor in estimator.factors]
@@ -72,22 +76,6 @@ def test_inverses_are_spread_by_size(build_network, graph):
     assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
     inversions = {op.device for op in graph.get_operations() if "damped_function" in op.name}
     assert inversions == {"/device:CPU:0", "/device:CPU:1"}
-
-
-def test_averages_fill_the_devices_that_keep_fewer_inverses(build_network):
-    estimator = make(build_network(2))
-    estimator.make_vars()
-    averages = [factor.cov_variables[0].device[-1] for factor in estimator.factors]
-    assert averages == ["0", "0", "1", "0"]
-    first = 65**2 + 3**2 + 19**2 + 4**2 + 3**2
-    second = 19**2 + 4**2 + 65**2
-    variables = [*estimator.cov_variables, *estimator.inv_variables]
-    matrices = [v for v in variables if v.shape.rank == 2]
-    bytes_on = [
-        sum(4 * v.shape.num_elements() for v in matrices if v.device[-1] == device)
-        for device in "01"
-    ]
-    assert bytes_on == [4 * first, 4 * second]
 
 
 def test_named_devices(build_network):
@@ -98,9 +86,8 @@ def test_named_devices(build_network):
     assert {v.device for v in estimator.inv_variables} == {"/device:CPU:4"}
 
 
-@pytest.mark.parametrize("towers", [1, 2])
-def test_variable_names_do_not_depend_on_the_towers(build_network, towers):
-    estimator = make(build_network(towers))
+def test_variable_names_do_not_depend_on_towers_and_scopes(build_network):
+    estimator = make(build_network(2))
     with v1.variable_scope("somewhere"), v1.name_scope("else"):
         estimator.make_vars()
     names = [variable.op.name for variable in estimator.cov_variables]
@@ -114,104 +101,6 @@ def test_variable_names_do_not_depend_on_the_towers(build_network, towers):
     assert state <= set(v1.global_variables())
 
 
-def test_sampled_statistics_approach_the_exact_fisher_matrix(graph, session):
-    random = np.random.RandomState(0)
-    x = np.repeat(random.randn(3, 2), 4000, axis=0)
-    w = random.randn(2, 4)
-    weight = v1.get_variable("w", initializer=tf.constant(w))
-    logits = tf.matmul(tf.constant(x), weight)
-    collection = kfac.LayerCollection()
-    collection.register_fully_connected(weight, tf.constant(x), logits)
-    collection.register_categorical_predictive_distribution(logits)
-    estimator = FisherEstimator([weight], 1.0, 0.1, collection)
-    update = estimator.make_cov_update_op()
-    session.run(v1.global_variables_initializer())
-    for _ in range(5):
-        session.run(update)
-    p = np.exp(x[::4000] @ w)
-    p /= p.sum(1, keepdims=True)
-    exact = np.mean([np.diag(row) - np.outer(row, row) for row in p], axis=0)
-    found = session.run(estimator.factors[1].cov)
-    np.testing.assert_allclose(found, exact, atol=4e-3)
-
-
-def test_every_update_draws_anew_and_the_draws_repeat(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    estimator = make(network, "gradients")
-    update = estimator.make_cov_update_op()
-    output = estimator.factors[-1].cov_variables[0]
-    feed = network.feed([rows[0]], [rows[1]])
-
-    def draw():
-        session.run(update, feed)
-        return session.run(output)
-
-    def draws():
-        session.run(v1.global_variables_initializer())
-        return [draw(), draw()]
-
-    first, again = draws(), draws()
-    np.testing.assert_array_equal(first, again)
-    assert (first[0] / (1 + 0.9) != first[1]).any()
-    assert session.run(estimator.cov_variables[-1]) == 2
-
-
-def test_coefficient_scales_the_statistics():
-    """By c when sampling, because g gᵀ sees the square of √c; by c² with data."""
-    for mode, expected in (("gradients", 3.0), ("empirical", 9.0)):
-        statistics = []
-        for coeff in (1.0, 3.0):
-            with tf.Graph().as_default(), v1.Session() as session:
-                x = tf.constant(np.random.RandomState(0).randn(5, 2))
-                w = v1.get_variable("w", initializer=tf.ones([2, 3], tf.float64))
-                logits = tf.matmul(x, w)
-                collection = kfac.LayerCollection()
-                collection.register_fully_connected(w, x, logits)
-                collection.register_categorical_predictive_distribution(
-                    logits, targets=tf.constant([0, 1, 2, 0, 1]), coeff=coeff, name="loss"
-                )
-                estimator = FisherEstimator(None, 0.9, 0.1, collection, estimation_mode=mode)
-                update = estimator.make_cov_update_op()
-                session.run(v1.global_variables_initializer())
-                session.run(update)
-                statistics.append(session.run(estimator.factors[1].cov))
-        np.testing.assert_allclose(statistics[1], expected * statistics[0], rtol=1e-12)
-
-
-def test_update_that_is_not_due_leaves_reference_variables(build_mlp, session, rows):
-    network = build_mlp(2, use_resource=False, layers=1)
-    with v1.variable_scope("", use_resource=False):
-        estimator = make(network, "gradients")
-        due = v1.placeholder(tf.bool, [])
-        averages = estimator.make_cov_update_op(due)
-        with v1.control_dependencies([averages]):
-            both = estimator.make_inv_update_op(due)
-    state = [*estimator.cov_variables, *estimator.inv_variables]
-    halves = [np.split(array, 2) for array in rows]
-    session.run(v1.global_variables_initializer())
-    session.run(both, {due: True, **network.feed(*halves)})
-    before = session.run(state)
-    session.run(both, {due: False, **network.feed(*halves)})
-    for old, new in zip(before, session.run(state), strict=True):
-        np.testing.assert_array_equal(old, new)
-    assert np.abs(before[-2]).max() > 0
-
-
-def test_branch_computes_what_the_unconditional_op_computes(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    estimator = make(network, "gradients")
-    updates = [estimator.make_cov_update_op(due) for due in (tf.constant(True), True)]
-    averages = [factor.cov for factor in estimator.factors]
-    initialize, found = v1.global_variables_initializer(), []
-    for update in updates:
-        session.run(initialize)
-        session.run(update, network.feed([rows[0]], [rows[1]]))
-        found.append(session.run(averages))
-    for branch, expected in zip(*found, strict=True):
-        assert expected.any()
-        np.testing.assert_allclose(branch, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     network = build_network(dtype="float64")
     estimator = make(network)
@@ -221,7 +110,7 @@ def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     inverses = [factor.inv_variables[0] for factor in estimator.factors]
     seconds = estimator.times.read()["inverse"]
     session.run(v1.global_variables_initializer())
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    session.run(averages, network.share(batch))
     for flags, known in (
         ([False, False], []),
         ([False, True], [2]),
@@ -248,21 +137,6 @@ def test_functions_that_are_registered_later_get_their_variables(build_network, 
     assert len(graph.get_operations()) == count
 
 
-def test_thunks_update_one_factor_each(build_network, session, batch):
-    network = build_network(1)
-    estimator = make(network)
-    averages, inverses = estimator.make_vars_and_create_op_thunks()
-    averages, inverses = [f() for f in averages], [f() for f in inverses]
-    session.run(v1.global_variables_initializer())
-    session.run(averages[1], network.feed([batch[0]], [batch[1]]))
-    weights = [factor.cov_variables[1] for factor in estimator.factors]
-    assert session.run(weights) == [0, 1, 0, 0]
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
-    session.run(inverses[2])
-    inverted = [session.run(f.inv_variables[0]).any() for f in estimator.factors]
-    assert inverted == [False, False, True, False]
-
-
 def test_four_lists_of_thunks(build_network):
     estimator = make(build_network(1))
     cov_variables, cov_updates, inv_variables, inv_updates = estimator.create_ops_and_vars_thunks()
@@ -282,35 +156,14 @@ def test_averages_and_inverses_of_each_factor(build_network, session, batch):
     assert [len(of_factor) for of_factor in (*averages, *inverses)] == [1] * 8
     shapes = [[n, n] for n in (19, 4, 65, 3)]
     assert [v.shape for (v,) in averages] == [v.shape for (v,) in inverses] == shapes
-    update, invert = estimator.make_cov_update_op(), estimator.make_inv_update_op()
+    update = estimator.make_cov_update_op()
     statistics = [factor.batch_statistic() for factor in estimator.factors]
-    feed = network.feed([batch[0]], [batch[1]])
     session.run(v1.global_variables_initializer())
     for _ in range(3):
-        session.run(update, feed)
-    session.run(invert)
-    for (found,), expected in zip(
-        session.run(averages), session.run(statistics, feed), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    assert all(np.linalg.eigvalsh(found).min() > 0 for (found,) in session.run(inverses))
-
-
-def test_products_come_in_the_order_of_the_vectors(build_network, session, batch):
-    network = build_network(1)
-    estimator = make(network)
-    update = estimator.make_cov_update_op()
-    with v1.control_dependencies([update]):
-        update = estimator.make_inv_update_op()
-    pairs = [(tf.ones(v.shape), v) for v in network.variables]
-    forward = estimator.multiply_inverse(pairs)
-    backward = estimator.multiply_inverse(pairs[::-1])
-    assert [v for _, v in backward] == network.variables[::-1]
-    session.run(v1.global_variables_initializer())
-    session.run(update, network.feed([batch[0]], [batch[1]]))
-    for (a, v), (b, _) in zip(forward, backward[::-1], strict=True):
-        assert a.shape == v.shape
-        np.testing.assert_array_equal(*session.run([a, b]))
+        session.run(update, network.share(batch))
+    found, expected = session.run([averages, statistics], network.share(batch))
+    for (average,), statistic in zip(found, expected, strict=True):
+        np.testing.assert_allclose(average, statistic, rtol=1e-4, atol=1e-6)
 
 
 # Products.
@@ -394,22 +247,6 @@ def test_product_with_the_damped_matrix(graph, session):
     np.testing.assert_allclose(product, left @ vector @ right, rtol=1e-10)
 
 
-def test_blocks_without_inverse_are_damped_identity_matrices(graph, session):
-    variables, estimator = make_dense()
-    pairs = vectors(variables)
-    products = [
-        estimator.multiply_inverse(pairs, from_identity=True),
-        estimator.multiply_inverse(pairs),
-        estimator.multiply(pairs, from_identity=True),
-    ]
-    session.run(v1.global_variables_initializer())
-    eigenvalue = (1 + np.sqrt(0.1)) ** 2
-    given, *found = session.run([[part for part, _ in product] for product in [pairs, *products]])
-    for product, factor in zip(found, (1 / eigenvalue, 0, eigenvalue), strict=True):
-        for part, vector in zip(product, given, strict=True):
-            np.testing.assert_allclose(part, factor * vector, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("call", "kwargs", "message"),
     [
@@ -439,7 +276,7 @@ def test_first_order_statistics_in_empirical_mode(build_network, session, batch)
     estimator = make(network, compute_params_stats=True, batch_size=12)
     expected = v1.gradients(sum(network.losses) / 2, network.variables)
     session.run(v1.global_variables_initializer())
-    feed = network.feed(*(np.split(array, 2) for array in batch))
+    feed = network.share(batch)
     found, expected = session.run([estimator.params_stats, expected], feed)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
@@ -450,7 +287,7 @@ def test_first_order_statistics_do_not_disturb_the_others(build_network, session
     estimator = make(network, "exact", compute_params_stats=True, batch_size=12)
     update = estimator.make_cov_update_op(tf.constant(True))
     session.run(v1.global_variables_initializer())
-    session.run(update, network.feed([batch[0]], [batch[1]]))
+    session.run(update, network.share(batch))
     found = session.run([factor.cov for factor in estimator.factors])
     with tf.Graph().as_default(), v1.Session() as other:
         plain = build_network(1, "float64")
@@ -507,30 +344,7 @@ def test_round_robin(graph):
     assert [p.device[-1] for p, _ in products] == ["6", "6", "7"]
 
 
-def test_by_cost_is_the_default(build_network):
-    network = build_network(2)
-    estimator = make_fisher_estimator(
-        variables=None, cov_ema_decay=0.9, damping=0.1, layer_collection=network.collection
-    )
-    estimator.make_vars()
-    devices = [factor.inv_variables[0].device for factor in estimator.factors]
-    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
-
-
 # Errors.
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"estimation_mode": "exactly"}, "estimation_mode='exactly'. Accepted are 'gradients'"),
-        ({"placement_strategy": "x"}, "placement_strategy='x'. Accepted are None, 'round_robin'"),
-        ({"compute_params_stats": True}, "batch_size=None. Pass the number of examples"),
-    ],
-)
-def test_bad_arguments(graph, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        make_dense(**kwargs)
 
 
 def test_batch_size_of_other_losses(graph):
@@ -539,34 +353,20 @@ def test_batch_size_of_other_losses(graph):
         estimator.make_vars()
 
 
-@pytest.mark.parametrize(
-    ("mode", "mat_type"),
-    [
-        ("gradients", "Fisher"),
-        ("empirical", "Empirical_Fisher"),
-        ("curvature_prop", "Fisher"),
-        ("curvature_prop_GGN", "GGN"),
-        ("exact", "Fisher"),
-        ("exact_GGN", "GGN"),
-    ],
-)
-def test_properties(graph, mode, mat_type):
-    variables, estimator = make_dense(estimation_mode=mode)
-    assert estimator.mat_type == mat_type
+def test_properties(graph):
+    variables, estimator = make_dense()
     assert estimator.variables == tuple(variables)
     assert estimator.layers is kfac.graph_layer_collection()
     assert (estimator.damping, estimator.name) == (0.1, "FisherEstimator")
-
-
-def test_outputs_that_no_loss_reaches(graph):
-    w = v1.get_variable("w", [2, 3])
-    x = tf.ones([4, 2])
-    collection = kfac.LayerCollection()
-    collection.register_fully_connected(w, x, tf.identity(tf.matmul(x, w), name="dangling"))
-    collection.register_categorical_predictive_distribution(tf.matmul(x, w))
-    estimator = FisherEstimator(None, 0.9, 0.1, collection)
-    with pytest.raises(ValueError, match=r"no registered loss depends on.*dangling:0"):
-        estimator.make_vars()
+    types = {}
+    for mode in MODES:
+        of_mode = FisherEstimator(None, 0.9, 0.1, estimator.layers, estimation_mode=mode)
+        types.setdefault(of_mode.mat_type, set()).add(mode)
+    assert types == {
+        "Fisher": {"gradients", "curvature_prop", "exact"},
+        "Empirical_Fisher": {"empirical"},
+        "GGN": {"curvature_prop_GGN", "exact_GGN"},
+    }
 
 
 def test_variables_must_be_the_registered_ones(build_network):

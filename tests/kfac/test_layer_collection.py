@@ -1,4 +1,3 @@
-import ast
 import inspect
 import warnings
 
@@ -15,13 +14,6 @@ v1 = tf.compat.v1
 def register_dense(collection):
     params = v1.get_variable("fc/w", [3, 2]), v1.get_variable("fc/b", [2])
     collection.register_fully_connected(params, tf.ones([4, 3]), tf.ones([4, 2]))
-
-
-def test_the_graph_search_is_loaded_where_it_is_used():
-    tree = ast.parse(inspect.getsource(layer_collection))
-    modules = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
-    assert "kfac.registration" in modules
-    assert not [module for module in modules if module.startswith("kfac.graph_search")]
 
 
 def test_graph_collection_is_one_per_graph_and_name(graph):
@@ -62,6 +54,10 @@ def test_default_collection(graph):
     first, second = kfac.LayerCollection(), kfac.LayerCollection()
     with first.as_default(), second.as_default() as inner:
         assert get() is second is inner
+    with pytest.raises(KeyError), first.as_default():
+        raise KeyError
+    with pytest.raises(ValueError, match=r"There is no default layer collection"):
+        get()
     set_default(first)
     assert get() is first
     with pytest.raises(ValueError, match=r"'LayerCollection' is. Call set_default"):
@@ -69,13 +65,6 @@ def test_default_collection(graph):
     set_default(None)
     with pytest.raises(ValueError, match=r"There is no default layer collection"):
         get()
-
-
-def test_default_collection_ends_with_an_error(graph):
-    with pytest.raises(RuntimeError), kfac.LayerCollection().as_default():
-        raise RuntimeError
-    with pytest.raises(ValueError, match=r"no default"):
-        layer_collection.get_default_layer_collection()
 
 
 def test_report(graph):
@@ -95,17 +84,17 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", DEFAULTS)
-def test_default_approximations(graph, kind):
-    collection, (first, other) = kfac.LayerCollection(), DEFAULTS[kind]
-    assert getattr(collection, f"default_{kind}_approximation") == first
-    setter = getattr(collection, f"set_default_{kind}_approximation")
-    setter(other)
-    assert getattr(collection, f"default_{kind}_approximation") == other
-    with pytest.raises(ValueError, match=rf"default approximation of {kind} layers: approx='x'"):
-        setter("x")
-    assert getattr(collection, f"default_{kind}_approximation") == other
-    assert getattr(kfac.LayerCollection(), f"default_{kind}_approximation") == first
+def test_default_approximations(graph):
+    collection = kfac.LayerCollection()
+    for kind, (first, other) in DEFAULTS.items():
+        name = f"default_{kind}_approximation"
+        assert getattr(collection, name) == first
+        setter = getattr(collection, f"set_{name}")
+        setter(other)
+        with pytest.raises(ValueError, match=rf"approximation of {kind} layers: approx='x'"):
+            setter("x")
+        assert getattr(collection, name) == other
+        assert getattr(kfac.LayerCollection(), name) == first
 
 
 def test_methods_have_the_arguments_of_the_functions_that_they_call(graph):
@@ -115,11 +104,6 @@ def test_methods_have_the_arguments_of_the_functions_that_they_call(graph):
     assert list(arguments) == expected
     assert collection.register_fully_connected.__name__ == "register_fully_connected"
     assert "ids [batch]" in collection.register_fully_connected.__doc__
-
-
-def test_names_of_approximations_are_offered(graph):
-    assert layer_collection.APPROX_KRONECKER_SUA_NAME == "kron_sua"
-    assert layer_collection.VARIABLE_SCOPE == "VARIABLE_SCOPE"
 
 
 def weight(name, *shape):

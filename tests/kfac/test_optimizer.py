@@ -144,78 +144,7 @@ def make(network, **kwargs):
     return kfac.KfacOptimizer(layer_collection=network.collection, **{**SETTINGS, **kwargs})
 
 
-def train_with_curvature(network, optimizer):
-    """One op: averages, inverses, step; as a user without the periodic class writes it."""
-    averages, inverses = optimizer.make_vars_and_create_op_thunks()
-    with v1.control_dependencies([update() for update in averages]):
-        inverted = [update() for update in inverses]
-    with v1.control_dependencies(inverted):
-        return optimizer.apply_gradients(network.mean_gradients(optimizer))
-
-
-def test_thunks_by_hand_with_reference_variables(build_network, session, batch):
-    network = build_network(use_resource=False)
-    with v1.variable_scope("", use_resource=False):
-        train = train_with_curvature(network, make(network))
-    feed = network.feed([batch[0]], [batch[1]])
-    session.run(v1.global_variables_initializer())
-    first = session.run(network.losses[0], feed)
-    for _ in range(10):
-        session.run(train, feed)
-    assert session.run(network.losses[0], feed) < first / 3
-
-
-def test_two_towers_equal_one(build_mlp, rows):
-    weights = []
-    for towers in (1, 2):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(towers, layers=1)
-            train = train_with_curvature(network, make(network))
-            session.run(v1.global_variables_initializer())
-            for _ in range(5):
-                session.run(train, network.feed(*(np.split(a, towers) for a in rows)))
-            weights.append(session.run(network.variables))
-    for one, two in zip(*weights, strict=True):
-        np.testing.assert_allclose(one, two, rtol=0, atol=1e-11)
-
-
-def test_towers_register_after_compute_gradients(build_network):
-    network = build_network()
-    optimizer = make(network)
-    optimizer.compute_gradients(network.losses[0])
-    build_more = v1.variable_scope("", reuse=True)
-    with build_more:
-        network.collection.register_categorical_predictive_distribution(
-            tf.zeros([2, 3]), name="logits"
-        )
-    assert not network.collection.is_final
-
-
-def test_settings_may_be_tensors_and_variables(build_mlp, session, rows):
-    network = build_mlp(dtype="float32", layers=1)
-    rate = v1.get_variable("rate", initializer=0.1, trainable=False)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        learning_rate=rate,
-        damping=v1.placeholder_with_default(0.3, []),
-        momentum=tf.constant(0.0),
-        layer_collection=network.collection,
-        estimation_mode="empirical",
-    )
-    train = optimizer.minimize(network.losses[0])
-    feed = network.feed([rows[0]], [rows[1]])
-    steps = []
-    for value in (0.1, 0.2):
-        session.run(v1.global_variables_initializer())
-        session.run(v1.assign(rate, value))
-        before = session.run(network.variables[0])
-        session.run(train, feed)
-        steps.append(session.run(network.variables[0]) - before)
-    np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-3, atol=1e-6)
-    assert (optimizer.learning_rate, optimizer.layers) == (rate, network.collection)
-
-
-def test_settings_may_be_functions(build_mlp, session, rows):
+def test_settings_may_be_functions(build_mlp, session, rows, damped_inverses):
     """Called once each; here of the global step."""
     network = build_mlp(dtype="float32", layers=1)
     step = v1.train.get_or_create_global_step()
@@ -242,81 +171,75 @@ def test_settings_may_be_functions(build_mlp, session, rows):
     assert sorted(calls) == sorted(names)
     shown = [optimizer.learning_rate, optimizer.damping, optimizer.momentum]
     session.run(v1.global_variables_initializer())
-    session.run(train, network.feed([rows[0]], [rows[1]]))
+    session.run(train, network.share(rows))
     assert session.run(shown) == [pytest.approx(0.2)] * 3
     a, g = (session.run(factor.cov) for factor in optimizer.factors)
-    root = 0.8**0.5 * np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-    expected = np.linalg.inv(a + root * np.eye(len(a)))
+    expected, _ = damped_inverses([a, g], 0.8)
     np.testing.assert_allclose(
         session.run(optimizer.factors[0].inv_variables[0]), expected, rtol=1e-3, atol=1e-5
     )
 
 
 def test_properties(build_network):
-    optimizer = make(build_network(), momentum_type="regular", damping_adaptation_interval=7)
+    network = build_network()
+    optimizer = make(network, momentum_type="regular", damping_adaptation_interval=7)
     assert (optimizer.learning_rate, optimizer.momentum, optimizer.damping) == (0.2, 0.9, 0.3)
     assert optimizer.damping_adaptation_interval == 7
     assert np.isnan([optimizer.rho, optimizer.qmodel_change]).all()
+    assert (optimizer.layers, optimizer.mat_type) == (network.collection, "Empirical_Fisher")
+    assert optimizer.registered_variables == tuple(network.variables)
+    assert optimizer.variables() == []
+    # Other towers may still register, after the gradients of this one.
+    optimizer.compute_gradients(network.losses[0])
+    assert not network.collection.is_final
+    assert len(optimizer.factors) == 4
+    assert network.collection.is_final
 
 
 def test_model_chooses_rate_and_momentum(build_network, session, batch):
     network = build_network()
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        layer_collection=network.collection,
-        momentum_type="qmodel",
-        qmodel_update_rescale=0.5,
-        **{**SETTINGS, "learning_rate": None, "momentum": None},
-    )
-    train = optimizer.minimize(network.losses[0])
+    settings = {"momentum_type": "qmodel", "learning_rate": None, "momentum": None}
+    optimizer = network.periodic(invert_every=1, qmodel_update_rescale=0.5, **settings)
+    train = network.start(session, optimizer)
     shown = [optimizer.learning_rate, optimizer.momentum]
-    feed = network.feed([batch[0]], [batch[1]])
-    session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(shown)).all()
-    losses = []
-    for _ in range(4):
-        before = session.run(network.variables)
-        session.run(train, feed)
-        losses.append(session.run(network.losses[0], feed))
-        if len(losses) == 1:
+    before, losses = session.run(network.variables[0]), []
+    for step in range(4):
+        session.run(train, network.share(batch))
+        losses.append(session.run(network.losses[0], network.share(batch)))
+        if step == 0:
             rate, momentum = session.run(shown)
             assert rate > 0
             assert momentum == 0
-            slot = optimizer.get_slot(network.variables[0], "velocity")
-            move = session.run(network.variables[0]) - before[0]
-            np.testing.assert_allclose(move, -0.5 * session.run(slot), rtol=1e-3, atol=1e-6)
+            slot = session.run(optimizer.get_slot(network.variables[0], "velocity"))
+            move = session.run(network.variables[0]) - before
+            np.testing.assert_allclose(move, -0.5 * slot, rtol=1e-3, atol=1e-6)
     assert session.run(optimizer.momentum) != 0
     assert sorted(losses, reverse=True) == losses
 
 
-@pytest.mark.parametrize("of_constructor", [True, False])
-def test_gradients_are_beside_the_forward_pass_unless_told_otherwise(build_network, of_constructor):
-    network = build_network(1)
-    optimizer = make(network, colocate_gradients_with_ops=of_constructor)
-    made = {}
+def test_gradients_are_beside_the_forward_pass_unless_told_otherwise(build_network):
+    network, made = build_network(1), []
 
     class Recorder(kfac.KfacOptimizer):
         def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-            made["minimize"] = grads_and_vars
+            made.append({gradient.device for gradient, _ in grads_and_vars})
             return tf.no_op()
 
-    def devices(pairs):
-        return {gradient.device for gradient, _ in pairs}
-
-    forward, elsewhere = network.losses[0].device, "/device:CPU:3"
-    recorder = Recorder(
-        layer_collection=network.collection, colocate_gradients_with_ops=of_constructor, **SETTINGS
+    optimizer = Recorder(
+        layer_collection=network.collection, colocate_gradients_with_ops=False, **SETTINGS
     )
+    forward, elsewhere = network.losses[0].device, "/device:CPU:3"
     with v1.device(elsewhere):
-        for argument, expected in (
+        for given, expected in (
             ({}, forward),
             ({"colocate_gradients_with_ops": True}, forward),
             ({"colocate_gradients_with_ops": False}, elsewhere),
         ):
-            pairs = optimizer.compute_gradients(network.losses[0], **argument)
-            assert devices(pairs) == {expected}
-            recorder.minimize(network.losses[0], **argument)
-            assert devices(made["minimize"]) == {expected}
+            pairs = optimizer.compute_gradients(network.losses[0], **given)
+            assert {gradient.device for gradient, _ in pairs} == {expected}
+            optimizer.minimize(network.losses[0], **given)
+            assert made[-1] == {expected}
 
 
 @pytest.mark.parametrize("method", ["minimize", "compute_gradients"])
@@ -326,79 +249,6 @@ def test_arguments_are_in_the_order_of_tensorflow(method):
         for kind in (kfac.KfacOptimizer, v1.train.Optimizer)
     )
     assert ours == theirs
-
-
-def test_global_step_and_counter_advance_once(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    optimizer = make(network)
-    step = v1.train.get_or_create_global_step()
-    train = optimizer.minimize(network.losses[0], global_step=step)
-    session.run(v1.global_variables_initializer())
-    for _ in range(3):
-        session.run(train, network.feed([rows[0]], [rows[1]]))
-    assert session.run([step, optimizer.counter, optimizer.skipped_steps]) == [3, 3, 0]
-
-
-def test_non_finite_step_changes_nothing(build_mlp, session, rows):
-    """First because of the features, which spoil statistics, too; then of the learning rate."""
-    network = build_mlp(layers=1)
-    rate = v1.placeholder_with_default(0.1, [])
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1, layer_collection=network.collection, **{**SETTINGS, "learning_rate": rate}
-    )
-    train = optimizer.minimize(network.losses[0])
-    feed = network.feed([rows[0]], [rows[1]])
-    session.run(v1.global_variables_initializer())
-    for _ in range(2):
-        session.run(train, feed)
-    matrices = [v for v in v1.global_variables() if v.shape.rank]
-    features = rows[0].copy()
-    features[3, 1] = np.nan
-    before = session.run(matrices)
-    for number, bad in enumerate(({network.features[0]: features}, {rate: np.nan}), start=1):
-        session.run(train, {**feed, **bad})
-        for variable, old, new in zip(matrices, before, session.run(matrices), strict=True):
-            assert np.isfinite(new).all()
-            if rate not in bad or not variable.op.name.startswith("kfac/"):
-                np.testing.assert_array_equal(old, new, err_msg=variable.op.name)
-        assert session.run([optimizer.counter, optimizer.skipped_steps]) == [2 + number, number]
-    session.run(train, feed)
-    assert session.run(optimizer.skipped_steps) == 2
-    assert (session.run(matrices[0]) != before[0]).any()
-
-
-def test_variables_and_slots(build_network):
-    network = build_network()
-    optimizer = make(network)
-    assert optimizer.variables() == []
-    optimizer.minimize(network.losses[0])
-    assert optimizer.get_slot_names() == ["velocity"]
-    made = set(v1.global_variables()) - set(network.variables)
-    assert {v.ref() for v in optimizer.variables()} == {v.ref() for v in made}
-    assert optimizer.get_slot(network.variables[0], "velocity").op.name == "conv/w/KFAC"
-    assert optimizer.registered_variables == tuple(network.variables)
-    assert len(optimizer.factors) == 4
-
-
-def test_summaries(build_network, session, batch):
-    network = build_network()
-    optimizer = make(network)
-    averages, _ = optimizer.make_vars_and_create_op_thunks()
-    update = [thunk() for thunk in averages]
-    optimizer.minimize(network.losses[0])
-    session.run(v1.global_variables_initializer())
-    session.run(update, network.feed([batch[0]], [batch[1]]))
-    summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
-    found = {value.tag.removeprefix("kfac/monitor/"): value.simple_value for value in summary.value}
-    assert found.pop("damping") == pytest.approx(0.3)
-    assert found.pop("mean_curvature") > 0
-    for factor in optimizer.factors:
-        assert found.pop(f"{factor.name}/trace") > 0
-        assert found.pop(f"{factor.name}/inverse_condition") == 0
-    assert found.pop("layers_without_inverse") == 2
-    counters = ("skipped_steps", "rejected_steps", "refused_statistics")
-    inverses = ("retried_inverses", "eigen_inverses", "kept_inverses")
-    assert found == dict.fromkeys((*counters, *inverses), 0.0)
 
 
 def test_resume_is_exact(build_mlp, rows, tmp_path):
@@ -417,7 +267,7 @@ def test_resume_is_exact(build_mlp, rows, tmp_path):
                 **{**SETTINGS, "estimation_mode": "gradients"},
             )
             train = optimizer.apply_gradients(network.mean_gradients(optimizer))
-            feed = network.feed(*(np.split(a, towers) for a in rows))
+            feed = network.share(rows)
             session.run(v1.global_variables_initializer())
             yield session, v1.train.Saver(), lambda steps: run(session, train, feed, steps)
 
@@ -445,18 +295,12 @@ def test_resume_is_exact(build_mlp, rows, tmp_path):
 # Errors.
 
 
-@pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf"), np.float32("nan")])
-@pytest.mark.parametrize("argument", ["learning_rate", "damping"])
-def test_rates_must_be_positive(graph, argument, value):
-    arguments = {**SETTINGS, argument: value}
-    with pytest.raises(ValueError, match=rf"{argument}=.*{abs(value)}.*must be > 0"):
-        kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **arguments)
-    assert not graph.get_operations()
-
-
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
+        ("learning_rate", 0, r"learning_rate=0.* must be > 0"),
+        ("damping", float("nan"), r"damping=nan.* must be > 0"),
+        ("damping", np.float32("inf"), r"damping=.*inf.* must be > 0"),
         ("cov_ema_decay", 1.5, r"cov_ema_decay=1.5. It must be in \[0, 1\]"),
         ("momentum", -1.0, "momentum=-1.0. It must be >= 0, or None"),
         ("weight_decay_coeff", -1.0, "weight_decay_coeff=-1.0. It must be >= 0"),
@@ -478,6 +322,7 @@ def test_rates_must_be_positive(graph, argument, value):
 def test_bad_arguments(graph, argument, value, message):
     with pytest.raises(ValueError, match=message):
         kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **{**SETTINGS, argument: value})
+    assert not graph.get_operations()
 
 
 def test_eager_use_is_refused():

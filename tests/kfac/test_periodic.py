@@ -10,103 +10,46 @@ import kfac
 v1 = tf.compat.v1
 
 
-def make(network, **kwargs):
-    settings = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=network.collection, **{**settings, **kwargs}
-    )
+@pytest.mark.parametrize(
+    ("use_resource", "mode"),
+    [
+        (True, "empirical"),
+        (False, "gradients"),
+        pytest.param(False, "empirical", marks=pytest.mark.broad),
+    ],
+)
+def test_steps_equal_updates_run_one_after_another(build_mlp, rows, use_resource, mode):
+    """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself.
 
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_schedule(build_mlp, session, rows, use_resource):
-    """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself."""
-    network = build_mlp(use_resource=use_resource, layers=1)
-    with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
-        train = optimizer.minimize(network.losses[0])
-    averages = [factor.cov_variables[0] for factor in optimizer.factors]
-    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
-    session.run(v1.global_variables_initializer())
-    changed, after = [], session.run([averages, inverses, network.variables])
-    for step in range(7):
-        before = after
-        session.run(train, network.feed([rows[0]], [rows[1]]))
-        after = session.run([averages, inverses, network.variables])
-        changed.append(
-            tuple(
-                all((old != new).any() for old, new in zip(*pair, strict=True))
-                for pair in zip(before, after, strict=True)
-            )
-        )
-        if step == 0:
-            assert_inverse_is_of_the_averages(session, optimizer)
-    expected = [(step % 2 == 0, step % 3 == 0, True) for step in range(7)]
-    assert changed == expected
-    # The decay is that of a step, two of which are from one update to the next.
-    weight = session.run(optimizer.factors[0].cov_variables[1])
-    assert weight == 1 + 0.5**2 + 0.5**4 + 0.5**6
-
-
-def assert_inverse_is_of_the_averages(session, optimizer):
-    a, g = (session.run(factor.cov) for factor in optimizer.factors)
-    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-    expected = np.linalg.inv(a + pi * 0.3**0.5 * np.eye(len(a)))
-    found = session.run(optimizer.factors[0].inv_variables[0])
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(("every", "use_resource"), [((2, 1), False), ((1, 2), True)])
-def test_inverses_come_from_averages_of_the_same_step(
-    build_mlp, session, rows, every, use_resource
-):
-    network = build_mlp(use_resource=use_resource, layers=1)
-    with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=every[0], cov_update_every=every[1])
-        train = optimizer.minimize(network.losses[0])
-    session.run(v1.global_variables_initializer())
-    session.run(train, network.feed([rows[0]], [rows[1]]))
-    assert_inverse_is_of_the_averages(session, optimizer)
-
-
-def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
-    """A step without a due inverse runs beside the averages and must not see them."""
-    network = build_mlp(layers=1)
-    feed = network.feed([rows[0]], [rows[1]])
-    with v1.Session() as session:
-        optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
-        train = optimizer.minimize(network.losses[0])
-        session.run(v1.global_variables_initializer())
-        for _ in range(8):
-            session.run(train, feed)
-        found = session.run(
-            [
-                network.variables,
-                optimizer._estimator.cov_variables,
-                optimizer._estimator.inv_variables,
-            ]
-        )
-    with tf.Graph().as_default(), v1.Session() as session:
-        network = build_mlp(layers=1)
-        feed = network.feed([rows[0]], [rows[1]])
-        optimizer = kfac.KfacOptimizer(
-            0.1, 0.3, network.collection, 0.25, estimation_mode="empirical", momentum_type="adam"
-        )
-        updates = optimizer.make_ops_and_vars()
-        train = optimizer.minimize(network.losses[0])
-        session.run(v1.global_variables_initializer())
-        for step in range(8):
-            session.run([] if step % 2 else updates.cov_update, feed)
-            session.run([] if step % 3 else updates.inv_update, feed)
-            session.run(train, feed)
-        expected = session.run(
-            [
-                network.variables,
-                optimizer._estimator.cov_variables,
-                optimizer._estimator.inv_variables,
-            ]
-        )
-    for name, x, y in zip(("weights", "averages", "inverses"), found, expected, strict=True):
-        for ours, theirs in zip(x, y, strict=True):
+    A step without a due inverse runs beside the averages and must not see them. Nor may what draws
+    the targets see an assignment of the same step.
+    """
+    found = []
+    for is_periodic in (True, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            is_resource = use_resource or not is_periodic
+            network = build_mlp(use_resource=is_resource, layers=1)
+            given = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": mode}
+            with v1.variable_scope("", use_resource=is_resource):
+                if is_periodic:
+                    periods = {"invert_every": 3, "cov_update_every": 2, "cov_ema_decay": 0.5}
+                    optimizer = network.periodic(**given, **periods)
+                else:
+                    # The decay is that of a step, two of which are between two updates.
+                    given |= {"cov_ema_decay": 0.5**2, "momentum_type": "adam"}
+                    optimizer = kfac.KfacOptimizer(layer_collection=network.collection, **given)
+                    updates = optimizer.make_ops_and_vars()
+                train = network.start(session, optimizer)
+            for step in range(8):
+                if not is_periodic:
+                    session.run([] if step % 2 else updates.cov_update, network.share(rows))
+                    session.run([] if step % 3 else updates.inv_update, network.share(rows))
+                session.run(train, network.share(rows))
+            estimator = optimizer._estimator
+            variables = network.variables, estimator.cov_variables, estimator.inv_variables
+            found.append(session.run(variables))
+    for name, *pair in zip(("weights", "averages", "inverses"), *found, strict=True):
+        for ours, theirs in zip(*pair, strict=True):
             if ours.dtype == np.float64:
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14, err_msg=name)
 
@@ -164,26 +107,11 @@ def waits_for(ops, is_meant):
     return False
 
 
-def test_fifty_runs_through_apply_gradients_over_two_towers(build_network, session, batch):
-    network = build_network(2)
-    optimizer = make(network, estimation_mode="gradients")
-    step = v1.train.get_or_create_global_step()
-    train = optimizer.apply_gradients(network.mean_gradients(optimizer), step)
-    feed = network.feed(*(np.split(a, 2) for a in batch))
-    session.run(v1.global_variables_initializer())
-    first = np.mean(session.run(network.losses, feed))
-    for _ in range(50):
-        session.run(train, feed)
-    assert session.run([optimizer.counter, step, optimizer.skipped_steps]) == [50, 50, 0]
-    assert np.mean(session.run(network.losses, feed)) < first / 10
-
-
 @pytest.mark.parametrize(
     ("behavior", "every", "use_resource", "towers"),
     [
         ("v1", 2, False, 2),
         pytest.param("v1", 2, True, 1, marks=pytest.mark.slow),
-        ("v2", 1, True, 1),
     ],
     indirect=["behavior"],
 )
@@ -193,9 +121,9 @@ def test_both_behaviors_of_tensorflow(
     """Also with an image size that is not static; dimensions of shapes are objects in v1."""
     network = build_network(towers, use_resource=use_resource, size=None)
     with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=every, cov_update_every=every)
+        optimizer = network.periodic(invert_every=every, cov_update_every=every)
         train = optimizer.apply_gradients(network.mean_gradients(optimizer))
-    feed = network.feed(*(np.split(a, towers) for a in batch))
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
     first = np.mean(session.run(network.losses, feed))
     for _ in range(10):
@@ -205,93 +133,25 @@ def test_both_behaviors_of_tensorflow(
     assert network.collection.describe()["conv/b"] == "kron 19x19 (x) 4x4"
 
 
-def test_update_op_alone(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    optimizer = make(network)
-    update = optimizer.kfac_update_ops()
-    session.run(v1.global_variables_initializer())
-    before = session.run(network.variables)
-    session.run(update, network.feed([rows[0]], [rows[1]]))
-    for old, new in zip(before, session.run(network.variables), strict=True):
-        np.testing.assert_array_equal(old, new)
-    assert session.run(optimizer.factors[0].inv_variables[0]).any()
-
-
-def test_uncovered_variable_is_named_before_anything_is_built(build_network):
-    network = build_network()
-    scale = v1.get_variable("scale", initializer=1.0)
-    with pytest.raises(ValueError, match=r"cannot train scale: no layer"):
-        make(network).minimize(network.losses[0] * scale)
-    assert not network.collection.is_final
-
-
-@pytest.mark.parametrize("argument", ["invert_every", "cov_update_every"])
-@pytest.mark.parametrize("value", [0, -1, 2.5])
-def test_bad_periods(graph, argument, value):
-    with pytest.raises(ValueError, match=f"{argument}={value}.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(**{argument: value})
-
-
-@pytest.mark.parametrize("decay", [-0.5, 1.5, float("nan")])
-def test_decay_is_checked_before_it_is_raised(graph, decay):
-    with pytest.raises(ValueError, match=r"cov_ema_decay=.*in .0, 1."):
-        kfac.PeriodicInvCovUpdateKfacOpt(
-            learning_rate=0.1,
-            damping=0.1,
-            layer_collection=kfac.LayerCollection(),
-            cov_update_every=2,
-            cov_ema_decay=decay,
-        )
-
-
-def test_kinds_of_variables_train_alike(build_mlp, rows):
-    """Bit by bit: a read that saw an assignment of the same step would draw other targets."""
-    weights = []
-    for use_resource in (True, False):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(use_resource=use_resource, layers=1)
-            with v1.variable_scope("", use_resource=use_resource):
-                optimizer = make(network, estimation_mode="gradients", invert_every=1)
-                train = optimizer.minimize(network.losses[0])
-            session.run(v1.global_variables_initializer())
-            for _ in range(10):
-                session.run(train, network.feed([rows[0]], [rows[1]]))
-            weights.append(session.run(network.variables))
-    for resource, reference in zip(*weights, strict=True):
-        np.testing.assert_array_equal(resource, reference)
-
-
-@pytest.mark.parametrize("form", ["variable", "function"])
-def test_the_period_of_inverses_may_change(build_mlp, session, rows, form):
+def test_the_period_of_inverses_may_change(build_mlp, session, rows):
     network = build_mlp(layers=1)
     period = v1.get_variable("period", initializer=2, trainable=False)
-    given = {"variable": period, "function": lambda: period + 0}
-    optimizer = make(network, invert_every=given[form])
+    optimizer = network.periodic(invert_every=lambda: period + 0)
     update = optimizer.kfac_update_ops()
     advance = v1.assign_add(optimizer.counter, 1)
     inverse = optimizer.factors[0].inv_variables[0]
     session.run(v1.global_variables_initializer())
-    changed = []
+    changed, weights = [], session.run(network.variables)
     for step in range(8):
         if step == 4:
             session.run(period.assign(3))
         before = session.run(inverse)
-        session.run(update, network.feed([rows[0]], [rows[1]]))
+        session.run(update, network.share(rows))
         changed.append((session.run(inverse) != before).any())
         session.run(advance)
     assert [step for step in range(8) if changed[step]] == [0, 2, 6]
-
-
-def test_the_decay_may_be_a_schedule(build_mlp, session, rows):
-    network = build_mlp(layers=1)
-    optimizer = make(network, cov_update_every=2, cov_ema_decay=lambda: tf.constant(0.5))
-    update = optimizer.kfac_update_ops()
-    advance = v1.assign_add(optimizer.counter, 1)
-    session.run(v1.global_variables_initializer())
-    for _ in range(3):
-        session.run(update, network.feed([rows[0]], [rows[1]]))
-        session.run(advance)
-    assert session.run(optimizer.factors[0].cov_variables[1]) == 1.25
+    # The update alone moves no weight.
+    tf.nest.map_structure(np.testing.assert_array_equal, weights, session.run(network.variables))
 
 
 def executed(session, fetch, feed):
@@ -307,9 +167,11 @@ def executed(session, fetch, feed):
 def test_a_step_at_which_nothing_is_due_computes_nothing_more(build_mlp, session, rows):
     """Than one of an optimizer that never refreshes its curvature."""
     network = build_mlp(layers=1)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     with v1.variable_scope("periodic"):
-        optimizer = make(network, invert_every=3, cov_update_every=3, estimation_mode="gradients")
+        optimizer = network.periodic(
+            invert_every=3, cov_update_every=3, estimation_mode="gradients"
+        )
         train = optimizer.minimize(network.losses[0])
         only_step = super(type(optimizer), optimizer).apply_gradients(
             optimizer.compute_gradients(network.losses[0])
@@ -331,20 +193,28 @@ def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
     network = build_network()
     settings = {"adapt_damping": True, "loss_fn": lambda _: network.losses[0]}
     with pytest.warns(UserWarning, match="adapts its damping every 5 steps, but inverts every 10"):
-        make(network, damping_adaptation_interval=5, **settings)
+        network.periodic(damping_adaptation_interval=5, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        make(network, damping_adaptation_interval=20, **settings)
-        make(network, damping_adaptation_interval=1, rejection_rho_threshold=0.0, **settings)
-        make(network, damping_adaptation_interval=5)
+        network.periodic(damping_adaptation_interval=20, **settings)
+        network.periodic(damping_adaptation_interval=1, rejection_rho_threshold=0.0, **settings)
+        network.periodic(damping_adaptation_interval=5)
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, True])
-def test_bad_burn_in(graph, value):
-    with pytest.raises(ValueError, match=f"num_burnin_steps={value}.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(num_burnin_steps=value)
-
-
-def test_spreading_needs_a_fixed_period(graph):
-    with pytest.raises(ValueError, match=r"invert_every=.*int of at least 1"):
-        kfac.PeriodicInvCovUpdateKfacOpt(invert_every=lambda: 3, spread_inverses=True)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"invert_every": 0}, "invert_every=0.*int of at least 1"),
+        ({"cov_update_every": 2.5}, "cov_update_every=2.5.*int of at least 1"),
+        ({"num_burnin_steps": True}, "num_burnin_steps=True.*int of at least 1"),
+        ({"cov_update_every": 2, "cov_ema_decay": float("nan")}, r"cov_ema_decay=nan.*in .0, 1."),
+        (
+            {"invert_every": lambda: 3, "spread_inverses": True},
+            "invert_every=.*int of at least 1",
+        ),
+    ],
+)
+def test_bad_settings(graph, settings, message):
+    given = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": kfac.LayerCollection()}
+    with pytest.raises(ValueError, match=message):
+        kfac.PeriodicInvCovUpdateKfacOpt(**given, **settings)

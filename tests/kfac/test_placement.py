@@ -45,31 +45,16 @@ def devices(cov=None, inv=None, trans=None, layers=("/cpu:0",)):
 
 
 def test_largest_first_to_the_least_loaded():
+    """Ties go by index and by the order of the devices."""
     assert placement.assign_by_cost([1, 8, 3, 5, 4], ["a", "b"]) == ["b", "a", "a", "b", "b"]
-
-
-def test_ties_go_by_index_and_by_device_order():
     assert placement.assign_by_cost([2, 2, 2], ["a", "b"]) == ["a", "b", "a"]
-
-
-def test_in_turn():
-    assert placement.assign_in_turn(5, ["a", "b"]) == ["a", "b", "a", "b", "a"]
-    assert placement.assign_in_turn(2, None) == ["", ""]
-
-
-@pytest.mark.parametrize("place", [placement.place_by_cost, placement.place_in_turn])
-@pytest.mark.parametrize("none", [[], ()])
-def test_an_empty_list_of_devices_means_none(place, none):
-    assert place(work(1, 1), devices(none, none, none)) == place(work(1, 1), devices())
-
-
-def test_no_device():
     with pytest.raises(ValueError, match=r"Cannot place 2 pieces .*: the list of devices is empty"):
         placement.assign_by_cost([1, 1], [])
 
 
-def test_distinct_keeps_order():
-    assert placement.distinct(["b", "a", "b"]) == ("b", "a")
+@pytest.mark.parametrize("place", [placement.place_by_cost, placement.place_in_turn])
+def test_an_empty_list_of_devices_means_none(place):
+    assert place(work(1, 1), devices([], (), [])) == place(work(1, 1), devices())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16])
@@ -93,21 +78,6 @@ def test_loads_of_a_deep_network(count):
     largest = FLOAT * SIZES.max() ** 2 * (2 + (count - 1) / 2)
     assert needed.max() <= max((1 + placement.SLACK) * needed.mean(), 1.01 * largest)
     assert (largest > needed.mean()) == (count >= 8)
-
-
-def test_fewer_averages_travel_than_if_they_were_dealt_out_anew():
-    names = [f"/gpu:{number}" for number in range(4)]
-    found = placement.place_by_cost(of_layers(SIZES), devices(layers=names))
-    sizes = FLOAT * SIZES**2
-    apart = placement.place_by_cost(of_layers(SIZES), devices(names, names))
-
-    def moved(places):
-        """Returns the bytes of averages that are not beside their inverses."""
-        return sum(
-            size for size, cov, inv in zip(sizes, places.cov, places.inv, strict=True) if cov != inv
-        )
-
-    assert 0 < moved(found) < moved(apart)
 
 
 def test_inverses_of_a_layer_are_on_one_device_unless_that_takes_longer():
@@ -165,15 +135,20 @@ def test_products_on_named_devices_are_balanced():
     assert found.trans == ["a", "b", "b"]
 
 
-def test_variables_follow_the_work_on_one_machine():
-    found = placement.place_by_cost(work(2), devices(layers=["/gpu:0"]))
-    assert found == ([Place("/gpu:0", "/gpu:0")], [Place("/gpu:0", "/gpu:0")], ["/gpu:0"])
+WORKER = "/job:worker/task:1/device:GPU:0"
 
 
-def test_variables_are_left_to_the_surroundings_in_a_cluster():
-    device = "/job:worker/task:1/device:GPU:0"
-    found = placement.place_by_cost(work(2), devices(layers=[device]))
-    assert found == ([Place(device, "")], [Place(device, "")], [device])
+@pytest.mark.parametrize(
+    ("given", "compute", "variables"),
+    [
+        (devices(layers=["/gpu:0"]), "/gpu:0", "/gpu:0"),
+        (devices(layers=[WORKER]), WORKER, ""),  # In a cluster the surroundings place variables.
+        (devices(["/job:ps"], ["/job:ps"], ["/gpu:0"]), "/job:ps", "/job:ps"),
+    ],
+)
+def test_variables_follow_the_work(given, compute, variables):
+    found = placement.place_by_cost(work(2), given)
+    assert found.cov == found.inv == [Place(compute, variables)]
 
 
 @pytest.mark.parametrize(("layers", "device"), [(["", "/gpu:0"], "/gpu:0"), ([""], ""), ([], "")])
@@ -182,26 +157,10 @@ def test_unknown_devices_count_only_if_there_are_no_others(layers, device):
     assert {place.compute for place in found.inv} == {device}
 
 
-def test_named_devices_hold_the_variables_too():
-    device = "/job:ps/task:0/cpu:0"
-    found = placement.place_by_cost(work(2), devices([device], [device], layers=["/gpu:0"]))
-    assert found == ([Place(device, device)], [Place(device, device)], [device])
-
-
 def test_round_robin():
     found = placement.place_in_turn(work(9, 1, 1), devices(["a", "b"], ["c", "d"], ["e", "f"]))
     assert found.cov == [Place("a", "a"), Place("b", "b"), Place("a", "a")]
     assert found.inv == [Place("c", ""), Place("d", ""), Place("c", "")]
     assert found.trans == ["e", "f", "e"]
-
-
-def test_round_robin_without_devices_has_no_preference():
     found = placement.place_in_turn(work(1), devices(layers=["/gpu:0"]))
     assert found == ([Place("", "")], [Place("", "")], [""])
-
-
-def test_strategies():
-    assert dict(placement.STRATEGIES) == {
-        None: placement.place_by_cost,
-        "round_robin": placement.place_in_turn,
-    }

@@ -60,14 +60,13 @@ def test_numbers_are_seeds_that_differ_by_run(seed):
     assert (first != second).all()
 
 
-@pytest.mark.parametrize("seed", [[1, 2], (1, 2), np.array([1, 2])])
+@pytest.mark.parametrize("seed", [(1, 2), np.array([1, 2])])
 def test_pairs_are_seeds_that_stay(seed):
-    np.testing.assert_array_equal(
-        in_new_session(lambda: as_stateless_seed(seed, "draw")), [[1, 2]] * 2
-    )
+    found = in_new_session(lambda: as_stateless_seed(seed, "draw"))
+    np.testing.assert_array_equal(found, [[1, 2]] * 2)
 
 
-@pytest.mark.parametrize("seed", [[1, 2, 3], [0.5, 1.0], np.array(1)])
-def test_other_seeds(graph, seed):
-    with pytest.raises(ValueError, match=r"Cannot draw targets: the seed is a .* two integers"):
-        as_stateless_seed(seed, "draw targets")
+def test_other_seeds(graph):
+    for seed in ([1, 2, 3], [0.5, 1.0], np.array(1)):
+        with pytest.raises(ValueError, match=r"Cannot draw targets: the seed is a .* two integers"):
+            as_stateless_seed(seed, "draw targets")

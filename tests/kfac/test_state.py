@@ -13,20 +13,15 @@ def test_names_are_absolute_and_getters_are_not_asked(graph):
     def refuse(*_, **__):
         raise AssertionError("a custom getter must not see K-FAC's variables")
 
-    with v1.variable_scope("model", custom_getter=refuse), v1.name_scope("tower_1"):
+    scope = v1.variable_scope("model", custom_getter=refuse, use_resource=False)
+    with scope, v1.name_scope("tower_1"):
         variable = state.make_variable("conv/w/cov", [2, 2], tf.float64)
         counter = state.make_counter("counter")
     assert (variable.op.name, counter.op.name) == ("kfac/conv/w/cov", "kfac/counter")
     assert (variable.dtype.base_dtype, counter.dtype.base_dtype) == (tf.float64, tf.int64)
     assert v1.global_variables() == [variable, counter]
     assert v1.trainable_variables() == []
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_variables_are_resources_in_every_scope(graph, use_resource):
-    with v1.variable_scope("", use_resource=use_resource):
-        variable = state.make_counter("counter")
-    assert variable.op.type == "VarHandleOp"
+    assert variable.op.type == counter.op.type == "VarHandleOp"
 
 
 def test_initial_value_does_not_wait_for_control_dependencies(graph, session):
@@ -98,17 +93,6 @@ def test_additions_and_what_follows_the_work(graph, session):
     assert session.run([a, b, finished, runs]) == [4, 10, 2, 3]
 
 
-def test_op_runs_only_when_it_is_wanted(graph, session):
-    count = state.make_counter("count")
-    wanted = v1.placeholder(tf.bool, [])
-    add = state.Addition(count, tf.constant(1, tf.int64))
-    op = state.run_if(wanted, lambda: state.assign_all([add]))
-    session.run(v1.global_variables_initializer())
-    for is_wanted in (False, True, False, True):
-        session.run(op, {wanted: is_wanted})
-    assert session.run(count) == 2
-
-
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_branch_reads_after_the_control_dependencies(graph, session, use_resource):
     source = v1.Variable(0, dtype=tf.int64, use_resource=use_resource)
@@ -135,14 +119,11 @@ def test_what_was_read_does_not_change_with_the_variable(graph, session, use_res
     assert session.run([before, later]) == [0, 0]
 
 
-@pytest.mark.parametrize("initial", [2.5, lambda: tf.constant([2.5, 2.5])])
-def test_initial_value(graph, session, initial):
-    variable = state.make_variable("a", [2], tf.float32, initial=initial)
-    session.run(variable.initializer)
-    assert session.run(variable).tolist() == [2.5, 2.5]
-
-
-def test_initial_zeros_are_not_kept(graph, session, largest_constant):
+def test_initial_values_and_zeros_that_are_not_kept(graph, session, largest_constant):
+    for name, initial in (("b", 2.5), ("c", lambda: tf.constant([2.5, 2.5]))):
+        variable = state.make_variable(name, [2], tf.float32, initial=initial)
+        session.run(variable.initializer)
+        assert session.run(variable).tolist() == [2.5, 2.5]
     variable = state.make_variable("a", [30, 40], tf.float64)
     assert variable.shape == [30, 40]
     assert largest_constant(variable.initializer) < 30 * 40

@@ -7,9 +7,7 @@ from kfac.curvature.backward_pass import (
     BackwardPass,
     block_gradients,
     checked_batch_size,
-    first_order_statistics,
     propagate_back,
-    substitutes,
 )
 from kfac.curvature.estimation_modes import MODES
 
@@ -59,19 +57,10 @@ def test_gradients_by_source(collection, tensors, session):
     assert session.run(backward.next_step) == 7
 
 
-def test_one_source(collection, tensors, session):
-    (source,) = propagate(collection, tensors, "empirical").gradients
-    common, left, right = session.run(list(source))
-    np.testing.assert_allclose(left, 2 * VALUES)
-    np.testing.assert_allclose(right, 6 * VALUES)
-    np.testing.assert_allclose(common, 2 * VALUES + 3 * 6 * VALUES)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_tensor_that_no_loss_reaches(collection, tensors, mode):
+def test_tensor_that_no_loss_reaches(collection, tensors):
     dangling = tf.identity(tensors[0], name="dangling")
     with pytest.raises(ValueError, match=r"no registered loss depends on.*outputs: dangling:0\."):
-        propagate(collection, [*tensors, dangling], mode)
+        propagate(collection, [*tensors, dangling])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -93,40 +82,13 @@ def test_sparse_gradients_become_dense(graph, session):
 
 
 def test_block_gets_zeros_where_only_some_of_its_towers_are_reached(graph, session):
-    a, b, c = (tf.fill([2], value) for value in (1.0, 2.0, 3.0))
+    with v1.device("/cpu:3"):
+        a, b, c = (tf.fill([2], value) for value in (1.0, 2.0, 3.0))
     backward = passed((a, None, c), (None, None, c), (a, b, None))
     found = block_gradients(backward, 0, (a, b))
+    assert found[0][1].device == "/device:CPU:3"
     np.testing.assert_array_equal(session.run(found), [[[1, 1], [0, 0]], [[1, 1], [2, 2]]])
     assert [tuple(source) for source in block_gradients(backward, 2, (c,))] == [(c,), (c,)]
-
-
-def test_zeros_are_where_the_tensor_is(graph):
-    with v1.device("/cpu:3"):
-        a, b = tf.fill([2], 1.0), tf.fill([2], 2.0)
-    backward = passed((a, None))
-    ((_, zeros),) = block_gradients(backward, 0, (a, b))
-    assert zeros.device == "/device:CPU:3"
-
-
-def test_substitutes(graph):
-    a, b, c, d = (tf.zeros([]) for _ in range(4))
-    old = passed((a, None), (None, b))
-    new = passed((c, None), (None, d))
-    assert substitutes(old, new) == {a.ref(): c, b.ref(): d}
-
-
-def test_gradients_of_variables(graph, session):
-    w, unused = v1.get_variable("w", [2]), v1.get_variable("unused", [2])
-    mean = tf.ones([3, 1]) * w
-    collection = kfac.LayerCollection()
-    collection.register_squared_error_loss(mean, targets=tf.zeros([3, 2]))
-    backward = propagate(collection, [mean], "exact", [w, unused])
-    assert len(backward.gradients[0]) == 1
-    found = first_order_statistics(backward, [w, unused], tf.constant(6))
-    session.run(v1.global_variables_initializer())
-    # Both columns of B = √2 I, summed over three rows.
-    np.testing.assert_allclose(session.run(found[0]), [np.sqrt(2) / 2] * 2, rtol=1e-6)
-    np.testing.assert_array_equal(session.run(found[1]), [0, 0])
 
 
 def register_rows(*rows):
@@ -137,11 +99,10 @@ def register_rows(*rows):
     return collection
 
 
-@pytest.mark.parametrize("rows", [(5,), (2, 3), (4, 6), (2, None), (None,)])
+@pytest.mark.parametrize("rows", [(5,), (2, 3), (4, 6), (2, None)])
 def test_batch_size_that_fits(graph, session, rows):
-    size = 3 if rows == (None,) else 5
-    assert session.run(checked_batch_size(size, register_rows(*rows))) == size
-    assert session.run(checked_batch_size(tf.constant(size), register_rows(*rows))) == size
+    for size in (5, tf.constant(5)):
+        assert session.run(checked_batch_size(size, register_rows(*rows))) == 5
 
 
 def test_batch_size_that_does_not_fit(graph, session):

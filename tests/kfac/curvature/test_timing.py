@@ -9,7 +9,6 @@ import tensorflow as tf
 import kfac
 from kfac.curvature import timing
 from kfac.curvature.timing import PhaseTimes
-from kfac.curvature.update_thunks import CurvatureOps, Thunks
 from kfac.estimator import FisherEstimator
 from kfac.state import run_if
 
@@ -31,14 +30,14 @@ def sleeping(seconds):
 
 @pytest.fixture
 def timed(graph, session):
-    """(op of a phase that takes 0.1 s when it is due, after 0.2 s; due; seconds; summaries)."""
+    """(op of a phase that takes 0.05 s when it is due, after 0.1 s; due; seconds; summaries)."""
     due = v1.placeholder(tf.bool, [])
     times = PhaseTimes()
-    before = sleeping(0.2)
+    before = sleeping(0.1)
     start = times.begin("inverse", after=[before])
 
     with v1.control_dependencies([start]):
-        op = run_if(due, lambda: times.end("inverse", start, tf.group(sleeping(0.1))))
+        op = run_if(due, lambda: times.end("inverse", start, tf.group(sleeping(0.05))))
     with v1.name_scope("kfac/monitor/"):
         times.summarize()
     return op, due, times.read()["inverse"], v1.summary.merge_all()
@@ -53,13 +52,11 @@ def test_only_the_phase_is_timed_and_only_when_it_runs(timed, session):
     session.run(op, {due: True})
     whole = time.monotonic() - begun
     first = session.run(seconds)
-    assert 0.09 <= first <= whole - 0.19
+    assert 0.045 <= first <= whole - 0.095
     session.run(op, {due: False})
     assert session.run(seconds) == first
     assert monitored(session.run(summary)) == {"inverse_seconds": pytest.approx(first)}
-
-
-def test_durations_are_no_state_to_save_or_initialize(timed):
+    # Durations are no state to save or initialize.
     assert v1.global_variables() == v1.local_variables() == []
 
 
@@ -74,7 +71,7 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
         damping=0.1,
     )
     train = optimizer.minimize(network.losses[0])
-    times, feed = optimizer._estimator.times, network.feed([rows[0]], [rows[1]])
+    times, feed = optimizer._estimator.times, network.share(rows)
     durations = times.read()
     forget = [v1.assign(seconds, np.nan) for seconds in times._seconds.values()]
     session.run(v1.global_variables_initializer())
@@ -90,18 +87,7 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
     session.run(train, feed)
     written = monitored(session.run(v1.summary.merge_all(), feed))
     assert {f"{phase}_seconds" for phase in timing.PHASES} <= written.keys()
-
-
-def test_results_unpack_in_the_order_that_callers_know():
-    assert Thunks._fields == ("cov_variables", "cov_updates", "inv_variables", "inv_updates")
-    assert CurvatureOps._fields == (
-        "cov_updates",
-        "cov_update",
-        "inv_updates",
-        "inv_update",
-        "cov_update_thunks",
-        "inv_update_thunks",
-    )
+    assert {"damping", "mean_curvature", "skipped_steps", "rejected_steps"} <= written.keys()
 
 
 def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, session, batch):
@@ -119,7 +105,7 @@ def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, sess
     assert counts == [1, 1, 1, 1, 2]
     thunk_ops = [thunk() for thunk in thunks]
     session.run(v1.global_variables_initializer())
-    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    session.run(averages, network.share(batch))
     for op in thunk_ops:
         session.run(op)
     inverses = estimator.inv_variables

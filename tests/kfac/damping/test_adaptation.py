@@ -61,20 +61,10 @@ def damping_settings(initial, **kwargs):
 )
 def test_rule(graph, session, loss_change, model_change, expected):
     changes = (tf.constant(loss_change), tf.constant(model_change))
-    new = adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
-    assert session.run(new) == expected
-
-
-@pytest.mark.parametrize(("start", "expected"), [(0.02, 0.01), (30.0, 20.0), (0.08, 0.02)])
-def test_limits(graph, session, start, expected):
-    sign = -1.0 if start < 1 else 1.0
-    new = adaptation.adapted_damping(
-        tf.constant(start),
-        tf.constant(sign),
-        tf.constant(-1.0),
-        settings(minimum=0.01, maximum=20.0),
-    )
-    assert session.run(new) == pytest.approx(expected)
+    start = tf.constant([1.0, 0.02, 30.0])
+    new = adaptation.adapted_damping(start, *changes, settings(minimum=0.01, maximum=20.0))
+    limited = np.clip(expected * np.array([1.0, 0.02, 30.0]), 0.01, 20.0)
+    np.testing.assert_allclose(session.run(new), limited, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -236,14 +226,6 @@ def test_calibration(graph, session, mean, expected):
         assert descent.damping(session) == expected
 
 
-def test_verdict_of_rejection(graph, session):
-    descent = Descent(interval=1, rejection_threshold=0.5)
-    session.run(v1.global_variables_initializer())
-    found = [session.run([descent.rejected, descent.train], {descent.change: -12.0})[0]]
-    found.append(session.run([descent.rejected, descent.train], {descent.change: -12.0})[0])
-    assert found == [False, True]
-
-
 def test_variable_of_the_user_is_adapted_itself(graph, session):
     mine = v1.get_variable("mine", initializer=tf.constant(8.0, tf.float64), trainable=False)
     descent = Descent(initial=mine, interval=1)
@@ -254,9 +236,14 @@ def test_variable_of_the_user_is_adapted_itself(graph, session):
 
 
 def test_initial_value_may_be_computed(graph, session):
-    descent = Descent(initial=lambda: tf.constant(0.125, tf.float64))
+    descent = Descent(initial=lambda: tf.constant(0.125, tf.float64), rejection_threshold=0.5)
     session.run(v1.global_variables_initializer())
-    assert descent.damping(session) == 0.125
+    found = session.run(descent.rule.summaries)
+    assert found["damping"] == 0.125
+    assert math.isnan(found["rho"])
+    # Only the second step is judged: the loss falls by 3, not by 12.
+    found = [session.run([descent.rejected, descent.train])[0] for _ in range(2)]
+    assert found == [False, True]
 
 
 def test_log(graph, session):
@@ -282,14 +269,6 @@ def test_reference_variables(graph):
     make(immediately=False).check_variables([weight])
 
 
-def test_summaries(graph, session):
-    descent = Descent()
-    session.run(v1.global_variables_initializer())
-    found = session.run(descent.rule.summaries)
-    assert found["damping"] == 1.0
-    assert math.isnan(found["rho"])
-
-
 def test_given_damping_is_what_was_given(graph, session):
     variable = v1.get_variable("damping", initializer=0.1)
     assert GivenDamping(variable).damping is variable
@@ -297,14 +276,3 @@ def test_given_damping_is_what_was_given(graph, session):
     assert session.run(rule.read()) == session.run(rule.damping)
     assert math.isnan(rule.rho)
     assert list(rule.summaries) == ["damping"]
-
-
-def test_given_damping_judges_nothing(graph, session):
-    rule = GivenDamping(0.1)
-    rule.make_variables()
-    rule.check_variables([])
-    session.run(rule.before_step(tf.constant(0), lambda: None, dict))
-    prediction = rule.predict(tf.constant(0), tf.constant(True), lambda: None, tf.float32)
-    assert prediction is None
-    assert rule.verdict(prediction, dict) == ([], None)
-    assert v1.global_variables() == rule.variables == []

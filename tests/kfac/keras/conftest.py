@@ -80,9 +80,9 @@ def _load(name):
     return Keras(name, importlib.import_module("tf_keras"), kfac.keras.legacy.Kfac)
 
 
-@pytest.fixture(params=["keras", "tf_keras"])
+@pytest.fixture(params=["keras", pytest.param("tf_keras", marks=pytest.mark.broad)])
 def both(request):
-    """Keras 3 and tf_keras, in turn."""
+    """Keras 3; in the broad scope tf_keras, too."""
     return _load(request.param)
 
 

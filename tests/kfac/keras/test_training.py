@@ -118,72 +118,34 @@ def test_adaptive_needs_no_numbers(either):
     assert float(np.asarray(model.optimizer.damping)) != pytest.approx(0.1)
 
 
-def test_batches_that_accumulate_are_one_batch(either):
+def test_other_ways_take_the_steps_of_the_whole_batch(either):
+    """Half batches that accumulate, two replicas, and a loop of a `tf.function`."""
     x, y = either.examples(64)
-    model = compiled(either, estimation_mode="empirical", gradient_accumulation_steps=2)
-    either.fit(model, x, y, batch_size=8)
     whole = compiled(either, estimation_mode="empirical")
-    either.fit(whole, x, y, batch_size=16)
-    assert int(model.optimizer.iterations) == 4
-    assert_equal_weights(model, whole, atol=1e-5)
+    either.fit(whole, x, y)
 
+    halves = compiled(either, estimation_mode="empirical", gradient_accumulation_steps=2)
+    either.fit(halves, x, y, batch_size=8)
+    assert int(halves.optimizer.iterations) == 4
+    assert_equal_weights(halves, whole, atol=1e-5)
 
-_REPLICAS = """
-import sys
-import numpy as np
-import tensorflow as tf
+    with tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]).scope():
+        replicas = compiled(either, estimation_mode="empirical")
+    either.fit(replicas, x, y)
+    assert_equal_weights(replicas, whole, atol=1e-5)
 
-two = [tf.config.LogicalDeviceConfiguration()] * 2
-tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
-import kfac
-
-keras = tf.keras if sys.argv[1] == "keras" else __import__("tf_keras")
-Kfac = kfac.keras.Kfac if sys.argv[1] == "keras" else kfac.keras.legacy.Kfac
-random = np.random.RandomState(0)
-x = random.randn(64, 6).astype(np.float32)
-y = np.argmax(x[:, :3], axis=1)
-
-
-def trained(strategy):
-    with strategy.scope():
-        layers = keras.layers
-        model = keras.Sequential([layers.Input((6,)), layers.Dense(5, "tanh"), layers.Dense(3)])
-        random = np.random.RandomState(1)
-        model.set_weights([random.randn(*w.shape) * 0.5 for w in model.get_weights()])
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        optimizer = Kfac(0.05, 0.02, estimation_mode="empirical", invert_every=2)
-        model.compile(optimizer=optimizer, loss=loss)
-    model.fit(x, y, batch_size=16, verbose=0, shuffle=False)
-    return model.get_weights()
-
-
-alone = trained(tf.distribute.get_strategy())
-together = trained(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
-for one, other in zip(alone, together):
-    np.testing.assert_allclose(other, one, atol=1e-5)
-print("equal")
-"""
-
-
-def test_replicas_take_the_step_of_the_whole_batch(either, run_command):
-    assert run_command("-c", _REPLICAS, either.name).stdout.strip().endswith("equal")
-
-
-def test_loop_of_a_function_trains_as_fit_does(either):
-    x, y = either.examples(64)
-    model, other, loss_of = compiled(either), compiled(either), either.cross_entropy()
-    either.fit(other, x, y)
-    optimizer = either.Kfac(**NUMBERS)
+    loop, loss_of = either.dense_model(), either.cross_entropy()
+    optimizer = either.Kfac(**NUMBERS, estimation_mode="empirical")
 
     @tf.function
     def step(x, y):
         return optimizer.minimize(
-            lambda: loss_of(y, model(x, training=True)), model.trainable_variables
+            lambda: loss_of(y, loop(x, training=True)), loop.trainable_variables
         )
 
     losses = [float(step(x[i : i + 16], y[i : i + 16])) for i in range(0, 64, 16)]
     assert len(set(losses)) == 4
-    assert_equal_weights(model, other, atol=1e-6)
+    assert_equal_weights(loop, whole, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -243,28 +205,20 @@ def test_rows_of_an_embedding_that_are_not_looked_up_stay(either):
 # Errors.
 
 
-def test_step_outside_of_a_function_is_an_error(either):
+@pytest.mark.parametrize(
+    ("numbers", "options", "error", "message"),
+    [
+        ({}, {"run_eagerly": True}, RuntimeError, r"executes eagerly.*run_eagerly=False"),
+        ({}, {"jit_compile": True}, ValueError, "Pass jit_compile=False to compile"),
+        ({"inverse_delay": 2}, {}, ValueError, "inverse_delay needs a graph and a session, and"),
+    ],
+    ids=["eager", "xla", "delay"],
+)
+def test_step_that_cannot_run_is_an_error(either, numbers, options, error, message):
     model = either.dense_model()
-    optimizer = either.Kfac(**NUMBERS)
-    model.compile(optimizer=optimizer, loss=either.cross_entropy(), run_eagerly=True)
-    with pytest.raises(RuntimeError, match=r"executes eagerly.*run_eagerly=False"):
-        either.fit(model, *either.examples(16))
-
-
-def test_inverses_beside_the_steps_are_an_error(either):
-    model = either.dense_model()
-    model.compile(optimizer=either.Kfac(**NUMBERS, inverse_delay=2), loss=either.cross_entropy())
-    with pytest.raises(
-        ValueError, match="inverse_delay needs a graph and a session, and this step"
-    ):
-        either.fit(model, *either.examples(16))
-
-
-def test_xla_is_an_error_that_says_what_to_pass(either):
-    model = either.dense_model()
-    optimizer = either.Kfac(**NUMBERS)
-    model.compile(optimizer=optimizer, loss=either.cross_entropy(), jit_compile=True)
-    with pytest.raises(ValueError, match="Pass jit_compile=False to compile"):
+    optimizer = either.Kfac(**NUMBERS, **numbers)
+    model.compile(optimizer=optimizer, loss=either.cross_entropy(), **options)
+    with pytest.raises(error, match=message):
         either.fit(model, *either.examples(16))
 
 
@@ -284,43 +238,32 @@ def test_building_before_fit_turns_xla_off(keras3, caplog):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "error", "message"),
     [
-        ({}, "learning_rate and damping is missing"),
-        ({"learning_rate": 0.1, "adaptive": True}, "does not go with adaptive=True"),
-        ({**NUMBERS, "damping": -1.0}, "damping=-1.0. It must be > 0"),
-        ({**NUMBERS, "unknown_layers": "skip"}, "Accepted are 'error', 'diagonal'"),
-        ({**NUMBERS, "fisher_approx": {"a": "kronecker"}}, r"fisher_approx\['a'\]='kronecker'"),
-        ({**NUMBERS, "fisher_approx": "kronecker"}, "fisher_approx='kronecker'"),
-        ({**NUMBERS, "gradient_accumulation_steps": 0}, "gradient_accumulation_steps"),
+        ({}, ValueError, "learning_rate and damping is missing"),
+        ({"learning_rate": 0.1, "adaptive": True}, ValueError, "not go with adaptive=True"),
+        ({**NUMBERS, "damping": -1.0}, ValueError, "damping=-1.0. It must be > 0"),
+        ({**NUMBERS, "unknown_layers": "skip"}, ValueError, "Accepted are 'error', 'diagonal'"),
+        ({**NUMBERS, "fisher_approx": {"a": "b"}}, ValueError, r"fisher_approx\['a'\]='b'"),
+        ({**NUMBERS, "fisher_approx": "b"}, ValueError, "fisher_approx='b'"),
+        ({**NUMBERS, "gradient_accumulation_steps": 0}, ValueError, "gradient_accumulation_steps"),
         (
             {"adaptive": True, "gradient_accumulation_steps": 2},
+            ValueError,
             "does not go with a damping that adapts",
         ),
+        ({**NUMBERS, "inverse_every": 3}, TypeError, "inverse_every"),
+        ({**NUMBERS, "fisher_approx": {1: "ekfac"}}, TypeError, "has the key 1"),
+        ({**NUMBERS, "loss": "mse"}, TypeError, "no argument loss: it finds the loss in the graph"),
     ],
 )
-def test_bad_argument_is_an_error(either, arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_argument_is_an_error(either, arguments, error, message):
+    with pytest.raises(error, match=message):
         either.Kfac(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"inverse_every": 3}, "inverse_every"),
-        ({"fisher_approx": {1: "ekfac"}}, "has the key 1"),
-        ({"loss": "mse"}, "has no argument loss: it finds the loss in the graph"),
-    ],
-)
-def test_argument_of_wrong_type_is_an_error(either, arguments, message):
-    with pytest.raises(TypeError, match=message):
-        either.Kfac(**NUMBERS, **arguments)
-
-
-def test_importing_kfac_loads_no_keras(run_command):
-    code = (
-        "import sys, tensorflow; before = set(sys.modules); import kfac, kfac.keras; "
-        "new = set(sys.modules) - before; "
-        "print([name for name in new if 'keras' in name and name != 'kfac.keras'] or 'none')"
-    )
-    assert run_command("-c", code).stdout.strip() == "none"
+def test_importing_kfac_loads_no_optimizer_of_keras(run_python):
+    """TensorFlow itself loads Keras 3."""
+    code = "import sys, kfac.keras; print([n for n in sys.modules if n.startswith(%r)])"
+    found = run_python(code % (("tf_keras", "kfac.keras."),))
+    assert (found.code, found.out.strip()) == (0, "[]"), found.err

@@ -46,7 +46,7 @@ def inverters():
 METHODS = ("inverse", "lu", "newton_schulz", "eigh")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     size=st.integers(1, 64),
     rows=st.integers(1, 40),
@@ -103,16 +103,6 @@ def test_difficult_matrices_with_all_methods(inverters, method, name):
     assert tuple(result.rare_paths) == rare_paths
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_non_finite_matrices_with_all_methods(inverters, method, bad):
-    previous = np.array([[2.0, 1.0], [1.0, 3.0]])
-    matrix = np.array([[1.0, bad], [bad, 1.0]])
-    result = inverters["float64"](matrix, 0.1, previous, function=method)
-    np.testing.assert_array_equal(result.matrix, previous)
-    assert tuple(result.rare_paths) == (0, 0, 1)
-
-
 def test_eigenbasis(graph, session):
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
     args = tf.constant(0.3, tf.float64), tf.ones([3, 2], tf.float64)
@@ -124,32 +114,6 @@ def test_eigenbasis(graph, session):
     np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, rtol=1e-12)
     np.testing.assert_array_equal(kept.matrix, np.ones([3, 2]))
     assert (tuple(found.rare_paths), tuple(kept.rare_paths)) == ((0, 0, 0), (0, 0, 1))
-
-
-def test_zero_matrix_gives_the_inverse_of_the_damping(inverters):
-    result = inverters["float32"](np.zeros([3, 3], "f"), 0.25)
-    np.testing.assert_allclose(result.matrix, 4 * np.eye(3), rtol=1e-6)
-    assert tuple(result.rare_paths) == (0, 0, 0)
-
-
-def test_rank_one_matrix(inverters):
-    matrix = np.outer([1.0, 2, 3], [1.0, 2, 3]).astype("f")
-    result = inverters["float32"](matrix, 0.1)
-    expected = np.linalg.inv(matrix + 0.1 * np.eye(3))
-    np.testing.assert_allclose(result.matrix, expected, atol=1e-3)
-    assert tuple(result.rare_paths) == (0, 0, 0)
-
-
-def test_condition_1e12_is_retried_in_double_precision(inverters):
-    random = np.random.RandomState(0)
-    basis = np.linalg.qr(random.randn(20, 20))[0]
-    matrix = (basis * np.logspace(0, -12, 20)) @ basis.T
-    damping = 1e-9
-    result = inverters["float32"](matrix.astype("f"), damping)
-    assert tuple(result.rare_paths) == (1, 0, 0)
-    assert np.isfinite(result.matrix).all()
-    # The damping may have been raised, never lowered: no eigenvalue exceeds 1 / damping.
-    assert np.linalg.eigvalsh(result.matrix.astype("f8")).max() <= 1.01 / damping
 
 
 def test_slightly_indefinite_matrix_gets_more_damping(inverters):
@@ -168,22 +132,6 @@ def test_indefinite_matrix_is_clipped(inverters):
     assert tuple(result.rare_paths) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_non_finite_matrix_keeps_the_previous_inverse(inverters, bad):
-    previous = np.array([[2.0, 1.0], [1.0, 3.0]], "f")
-    result = inverters["float32"](np.array([[1.0, bad], [bad, 1.0]], "f"), 0.1, previous)
-    np.testing.assert_array_equal(result.matrix, previous)
-    assert tuple(result.rare_paths) == (0, 0, 1)
-
-
-@pytest.mark.parametrize("damping", [np.nan, np.inf, 0.0, -1.0])
-def test_unusable_damping_keeps_the_previous_inverse(inverters, damping):
-    previous = np.full([2, 2], 7.0, "f")
-    result = inverters["float32"](np.eye(2, dtype="f"), damping, previous)
-    np.testing.assert_array_equal(result.matrix, previous)
-    assert tuple(result.rare_paths) == (0, 0, 1)
-
-
 def test_overflow_keeps_the_previous_inverse(inverters):
     previous = np.full([2, 2], 7.0)
     result = inverters["float64"](np.full([2, 2], 1.5e308), 0.1, previous)
@@ -196,6 +144,7 @@ def test_ordinary_inverse_decomposes_once(graph, session):
     result = damped_matrix.damped_inverse(matrix, tf.constant(1.0), tf.zeros([9, 9]))
     metadata = v1.RunMetadata()
     options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+    assert (result.matrix.shape, result.rare_paths.shape) == ([9, 9], [3])
     session.run(result, {matrix: np.eye(9)}, options=options, run_metadata=metadata)
     nodes = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
     kinds = [node.timeline_label.rpartition(" = ")[2].partition("(")[0] for node in nodes]
@@ -212,19 +161,13 @@ def test_ordinary_inverse_keeps_no_identity(graph, session, largest_constant):
     assert largest_constant(result.matrix.op, feed) <= LARGEST_BLOCK**2
 
 
-def test_shapes_are_static(graph):
-    result = damped_matrix.damped_inverse(tf.eye(9), tf.constant(1.0), tf.zeros([9, 9]))
-    assert result.matrix.shape == [9, 9]
-    assert result.rare_paths.shape == [3]
-
-
 def spectrum(n, seed=0):
     basis = np.linalg.qr(np.random.RandomState(seed).randn(n, n))[0]
     return basis, np.linspace(0.1, 2.0, n)
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-12)])
-@pytest.mark.parametrize("size", [1, 2, 7, 40])
+@pytest.mark.parametrize("size", [1, 40])
 def test_cholesky_factors_and_powers(inverters, dtype, bound, size):
     basis, values = spectrum(size)
     matrix = ((basis * values) @ basis.T).astype(dtype)
@@ -259,14 +202,17 @@ def test_indefinite_matrix_is_clipped_before_cholesky(inverters, matrix):
     np.testing.assert_allclose(inverse.matrix, np.linalg.inv(root), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("function", ["cholesky", "cholesky_inverse", "power"])
-@pytest.mark.parametrize(("bad", "damping"), [(np.nan, 0.1), (np.inf, 0.1), (1.0, np.nan), (1, 0)])
-def test_unusable_input_keeps_the_previous_function(inverters, function, bad, damping):
-    previous = np.full([2, 2], 7.0, "f")
+@pytest.mark.parametrize(
+    ("bad", "damping"),
+    [(np.nan, 0.1), (np.inf, 0.1), (-np.inf, 0.1), (1, np.nan), (1, np.inf), (1, 0), (1, -1)],
+)
+def test_unusable_input_keeps_the_previous_function(inverters, bad, damping):
+    previous = np.array([[2.0, 1.0], [1.0, 3.0]], "f")
     matrix = np.array([[2.0, bad], [bad, 2.0]], "f")
-    result = inverters["float32"](matrix, damping, previous, function)
-    np.testing.assert_array_equal(result.matrix, previous)
-    assert tuple(result.rare_paths) == (0, 0, 1)
+    for function in (*METHODS, "cholesky", "cholesky_inverse", "power"):
+        result = inverters["float32"](matrix, damping, previous, function)
+        np.testing.assert_array_equal(result.matrix, previous)
+        assert tuple(result.rare_paths) == (0, 0, 1)
 
 
 def test_negative_eigenvalues_are_clipped_in_powers(inverters):
@@ -274,8 +220,10 @@ def test_negative_eigenvalues_are_clipped_in_powers(inverters):
     np.testing.assert_allclose(result.matrix, np.diag([3.25**-0.5, 2.0]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("size", [3, LARGEST_BLOCK + 2])
-@pytest.mark.parametrize(("kept", "dtype"), [("float64", "float64"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("size", "kept", "dtype"),
+    [(3, "float64", "float64"), (LARGEST_BLOCK + 2, "float16", "float32")],
+)
 @pytest.mark.parametrize(
     ("function", "attempts"),
     [

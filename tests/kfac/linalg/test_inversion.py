@@ -31,7 +31,7 @@ def conditioned(size, condition, dtype):
 
 @pytest.mark.parametrize("method", INVERSIONS)
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-10)])
-@pytest.mark.parametrize("size", [1, 2, 3, 16, 64])
+@pytest.mark.parametrize("size", [1, 3, 64])
 def test_residual_of_definite_matrices(inversions, method, dtype, bound, size):
     for scale in (1e-6, 1.0, 1e6):
         for condition, factor in ((10.0, 1), (1e4, 1e3)):
@@ -43,13 +43,10 @@ def test_residual_of_definite_matrices(inversions, method, dtype, bound, size):
 
 
 @pytest.mark.parametrize("method", INVERSIONS)
-@pytest.mark.parametrize(
-    "matrix",
-    [np.zeros([2, 2]), np.ones([2, 2]), np.diag([1.0, -1, -1]), np.diag([1.0, -1e-3])],
-    ids=["zero", "singular", "indefinite", "slightly indefinite"],
-)
-def test_other_matrices_give_no_finite_inverse(inversions, method, matrix):
-    assert not np.isfinite(inversions(method, matrix)).all()
+def test_other_matrices_give_no_finite_inverse(inversions, method):
+    """Zero, singular, indefinite and slightly indefinite ones."""
+    for matrix in (np.zeros([2, 2]), np.ones([2, 2]), np.diag([1.0, -1, -1]), np.diag([1, -1e-3])):
+        assert not np.isfinite(inversions(method, matrix)).all()
 
 
 def test_iteration_fails_if_its_precision_is_too_low(inversions):
@@ -57,14 +54,8 @@ def test_iteration_fails_if_its_precision_is_too_low(inversions):
     assert np.isfinite(inversions("newton_schulz", conditioned(32, 1e8, "float64"))).all()
 
 
-def test_inverse_from_root(graph, session):
-    root = np.array([[2.0, 0.0], [1.0, 3.0]])
-    found = session.run(inverse_from_root(tf.constant(root), tf.eye(2, dtype=tf.float64)))
-    np.testing.assert_allclose(found, np.linalg.inv(root @ root.T), rtol=1e-12)
-
-
-@pytest.mark.parametrize("size", [LARGEST_BLOCK + 1, 2 * LARGEST_BLOCK + 1])
-def test_large_matrices_by_blocks_are_as_precise(graph, session, size):
+def test_large_matrices_by_blocks_are_as_precise(graph, session):
+    size = 2 * LARGEST_BLOCK + 1
     matrix = conditioned(size, 1e4, "float32")
     whole = inverse_from_root(tf.linalg.cholesky(matrix), tf.eye(size))
     blocks, whole = session.run([by_cholesky(tf.constant(matrix), tf.eye(size)), whole])
@@ -107,6 +98,7 @@ def test_large_matrices_of_one_size_share_their_operations(evaluate):
         np.testing.assert_array_equal(first, 4 * second)
 
 
+@pytest.mark.broad
 def test_halves_of_a_large_matrix_share_their_operations():
     size = 4 * LARGEST_BLOCK
     matrix = conditioned(size, 10.0, "float32")

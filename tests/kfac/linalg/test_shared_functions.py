@@ -1,7 +1,13 @@
+"""Functions, updates, constants and numbers that all layers of a graph share."""
+
 import numpy as np
 import tensorflow as tf
 
+from kfac.linalg import damped_matrix
+from kfac.linalg.shared_constants import shared_constant
 from kfac.linalg.shared_functions import SharedFunction, reading_function
+from kfac.linalg.shared_numbers import as_argument
+from kfac.linalg.shared_updates import SharedUpdate
 
 v1 = tf.compat.v1
 
@@ -14,15 +20,11 @@ def test_results_and_their_shapes(graph, session):
     x = v1.placeholder(tf.float32, [None, None])
     total, product = SUM_AND_PRODUCT(x, tf.eye(2))
     assert total.shape == product.shape == tf.TensorShape([2, 2])
+    (unknown,) = SharedFunction(tf.transpose, [tf.TensorSpec([None, 2], tf.float32)])(x)
+    assert (unknown.dtype, unknown.shape.as_list()) == (tf.float32, [2, None])
     matrix = np.arange(4.0).reshape(2, 2)
     found = session.run([total, product], {x: matrix})
     np.testing.assert_array_equal(found, [matrix + np.eye(2), matrix])
-
-
-def test_unknown_sizes_stay_unknown(graph):
-    function = SharedFunction(tf.transpose, [tf.TensorSpec([None, 3], tf.float64)])
-    (found,) = function(v1.placeholder(tf.float64, [None, 3]))
-    assert (found.dtype, found.shape.as_list()) == (tf.float64, [3, None])
 
 
 def test_all_graphs_call_one_function_without_devices():
@@ -83,14 +85,122 @@ def test_variables_of_all_sizes_share_a_function(graph, session):
     assert {call.op.type for (call,) in calls} == {"StatefulPartitionedCall"}
 
 
-def test_variables_are_read_in_branches(graph, session):
-    w, b, wanted = variable([1.0]), variable(1.0), v1.placeholder(tf.bool, [])
-    handles = w.handle, b.handle
+def add_twice(variable, other, value):
+    for _ in range(2):
+        read = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
+        tf.raw_ops.AssignVariableOp(resource=variable, value=read + value)
+    tf.raw_ops.AssignAddVariableOp(resource=other, value=read)
+
+
+UPDATE = SharedUpdate(add_twice, 2, [tf.TensorSpec(None, tf.float32)], name="add_twice")
+
+
+def make_variables(shape, device=""):
+    with v1.device(device):
+        return [v1.Variable(tf.zeros(shape), use_resource=True) for _ in range(2)]
+
+
+def test_reads_and_changes_happen_in_order(graph, session):
+    variables, matrices = make_variables([2]), make_variables([2, 2])
+    updates = [UPDATE(variables, tf.constant([1.0, 2.0])), UPDATE(matrices, tf.eye(2))]
+    session.run(v1.global_variables_initializer())
+    for _ in range(2):
+        session.run(updates)
+    first, second = session.run(variables)
+    np.testing.assert_array_equal([first, second], [[4, 8], [4, 8]])
+    np.testing.assert_array_equal(session.run(matrices[0]), 4 * np.eye(2))
+
+
+def test_it_runs_where_the_first_variable_is(graph):
+    variables = make_variables([], "/job:ps/task:1/cpu:0")
+    with v1.device("/job:worker/task:0/cpu:0"):
+        update = UPDATE(variables, tf.constant(1.0))
+    assert (update.name, update.device) == ("add_twice", "/job:ps/task:1/device:CPU:0")
+
+
+def inverse(damping):
+    """Returns an inverse of a placeholder, and the placeholder."""
+    matrix = v1.placeholder(tf.float32, [None, None])
+    return damped_matrix.damped_inverse(matrix, tf.constant(damping), tf.identity(matrix)), matrix
+
+
+def test_matrices_of_all_sizes_and_graphs_share_one_function(evaluate):
+    names, retried = set(), []
+    for scope in ("/cpu:1", "/cpu:2"):
+        with tf.Graph().as_default() as graph, v1.device(scope):
+            found, matrix = zip(*(inverse(1e-6) for _ in range(3)), strict=True)
+            names |= {op.get_attr("f").name for op in calls(graph)}
+            functions = graph.as_graph_def().library.function
+            assert {node.device for each in functions for node in each.node_def} == {""}
+            indefinite = {
+                each: np.diag([1.0, -1.5e-6] + [0.5] * n) for n, each in enumerate(matrix)
+            }
+            retried += evaluate(found, indefinite)
+    assert len(names) == 1
+    for each in retried:
+        assert tuple(each.rare_paths) == (1, 0, 0)
+        assert np.isfinite(each.matrix).all()
+    np.testing.assert_array_equal(retried[2].matrix, retried[5].matrix)
+
+
+def test_a_factor_adds_few_operations(graph):
+    inverse(1.0)
+    before = len(graph.get_operations())
+    inverse(1.0)
+    assert len(graph.get_operations()) - before < 50
+
+
+def calls(graph):
+    return [op for op in graph.get_operations() if op.type == "PartitionedCall"]
+
+
+def test_equal_constants_are_one(graph, session):
+    with v1.control_dependencies([tf.constant(0)]), v1.name_scope("some"):
+        first = shared_constant(1, [2], tf.float32)
+    assert shared_constant(1, (2,), tf.float32) is first
+    assert first.op.control_inputs == []
+    assert not first.name.startswith("some")
+    np.testing.assert_array_equal(session.run(first), [1, 1])
+    with tf.Graph().as_default() as other:
+        assert shared_constant(1, [2], tf.float32).graph is other
+
+
+def test_others_are_not(graph):
+    found = [
+        shared_constant(0, [2], tf.float32),
+        shared_constant(0, [3], tf.float32),
+        shared_constant(0, [2], tf.float64),
+        shared_constant(1, [2], tf.float32),
+        shared_constant(0, [2], tf.float32, "/cpu:1"),
+    ]
+    assert len({tensor.name for tensor in found}) == len(found)
+    assert "CPU:1" in found[-1].device
+
+
+def test_functional_branches_have_their_own(graph):
+    shared_constant(0, [], tf.float32)
+    wanted = v1.placeholder(tf.bool, [])
+    inside = []
 
     def branch():
-        return WEIGHTED(*handles, tf.constant(2.0))[0]
+        inside.append(shared_constant(1, [], tf.float32))
+        return inside[0]
 
-    found = tf.cond(wanted, branch, lambda: tf.zeros([1]))
-    session.run(v1.global_variables_initializer())
-    assert session.run(found, {wanted: True}) == [3]
-    assert session.run(found, {wanted: False}) == [0]
+    tf.cond(wanted, branch, lambda: tf.constant(2.0))
+    assert inside[0].graph is not graph
+    assert shared_constant(1, [], tf.float32).graph is graph
+
+
+def test_equal_numbers_are_one(graph, session):
+    with v1.control_dependencies([tf.constant(0)]), v1.name_scope("some"):
+        first = as_argument(0.5, tf.float32, "/cpu:0")
+    assert as_argument(0.5, tf.float32, "/cpu:0") is first
+    assert as_argument(first, tf.float64, "") is first
+    assert first.device == "/device:CPU:0"
+    assert first.op.control_inputs == []
+    assert not first.name.startswith("some")
+    others = [(0.25, tf.float32, "/cpu:0"), (0.5, tf.float64, "/cpu:0"), (0.5, tf.float32, "")]
+    assert len({as_argument(*other).name for other in others} - {first.name}) == 3
+    assert session.run(first) == 0.5
+    with tf.Graph().as_default() as other:
+        assert as_argument(0.5, tf.float32, "/cpu:0").graph is other

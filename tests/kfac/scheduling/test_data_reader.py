@@ -38,10 +38,6 @@ def test_first_rows(stream, size, session):
     assert list(found["name"]) == [b"0", b"1"]
     assert session.run(batch, {size: 4})["x"].shape == (4, 2)
     assert fixed.shape == (3, 2)
-
-
-def test_sizes_are_checked(stream, size, session):
-    batch = data_reader.VariableBatchReader(stream, max_batch_size=4)(size)
     for bad in (0, 5):
         start(session)  # A run that fails may leave the input at its end.
         with pytest.raises(tf.errors.InvalidArgumentError, match="batch_size must be from 1 to 4"):

@@ -1,8 +1,21 @@
+"""Numbers of factors, blocks and counters in summaries."""
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.config import CurvatureConfig
+from kfac.fisher_factors import (
+    ConvInputSUAKroneckerFactor,
+    Damping,
+    FullyConnectedKroneckerFactor,
+)
+from kfac.linalg.damped_functions import Cholesky
+from kfac.patches.geometry import ConvGeometry
+from kfac.state import make_counter
 from kfac.update import health
+from kfac.update.readings import numbers_of, total_of
 
 v1 = tf.compat.v1
 
@@ -22,8 +35,9 @@ def test_factors_and_counters(build_network, session, batch):
     scalars = {"rho": tf.constant(0.5), "damping": lambda: 0.25}
     health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
     mean = health.mean_curvature(estimator.blocks)
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
+    assert summaries(session, feed)["kfac/monitor/layers_without_inverse"] == 2
     session.run(update, feed)
     found = summaries(session, feed)
     assert found.pop("kfac/monitor/rho") == 0.5
@@ -71,3 +85,72 @@ def test_blocks_with_one_factor_and_no_inverse(graph, session):
     np.testing.assert_allclose(found["kfac/monitor/w/trace"], 2 / 3, rtol=1e-6)
     np.testing.assert_allclose(session.run(mean), 2 / 3 / 6, rtol=1e-6)
     assert not [name for name in found if "condition" in name]
+
+
+X = np.random.RandomState(0).randn(8, 3)
+DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)})
+
+
+def half_square(matrix):
+    return np.sum(np.square(matrix.astype(np.float64))) / 2
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("", "float32"), ("/device:CPU:1", "float16")])
+def test_numbers_of_a_matrix(graph, session, update_factors, device, dtype):
+    """Its inverses may be elsewhere, and of another dtype."""
+    config = CurvatureConfig(factor_dtype="float64", inverse_dtype=dtype)
+    factor = FullyConnectedKroneckerFactor(
+        ((tf.constant(X),),), False, ("",), name="fc/input", config=config
+    )
+    factor.register_inverse(DAMPING)
+    factor.register(Cholesky(), DAMPING)
+    factor.instantiate_inv_variables(device)
+    update_factors(factor)
+    numbers = numbers_of(factor)
+    found, covariance, kept = session.run([numbers, factor.cov, factor.get_inv_vars()])
+    np.testing.assert_allclose(found.average.trace, np.trace(covariance), rtol=1e-12)
+    assert found.average.weight == 1
+    np.testing.assert_allclose(found.average.norm, half_square(covariance), rtol=1e-6)
+    for slot, matrix in zip(found.slots, kept, strict=True):
+        np.testing.assert_allclose(slot.norm, half_square(matrix), rtol=1e-3)
+        np.testing.assert_array_equal(slot.rare_paths, [0, 0, 0])
+    calls = {op for op in graph.get_operations() if op.name.startswith("numbers")}
+    assert len(calls) == (3 if device else 1)
+
+
+def test_numbers_of_a_factor_whose_trace_has_another_form(graph, session, update_factors):
+    images = np.random.RandomState(0).randn(5, 4, 4, 3)
+    geometry = ConvGeometry((2, 2), (1, 1), "SAME")
+    factor = ConvInputSUAKroneckerFactor(
+        ((tf.constant(images),),), geometry, True, ("",), name="fc/input"
+    )
+    factor.register_inverse(DAMPING)
+    update_factors(factor)
+    found, matrix, kept = session.run([numbers_of(factor), factor.cov, factor.get_inv_vars()])
+    np.testing.assert_allclose(found.average.trace, np.trace(matrix), rtol=1e-12)
+    np.testing.assert_allclose(found.average.norm, half_square(matrix), rtol=1e-6)
+    np.testing.assert_allclose(found.slots[0].norm, half_square(kept[0]), rtol=1e-6)
+
+
+def test_rare_paths_are_counted(graph, session):
+    factor = FullyConnectedKroneckerFactor(((tf.constant(X),),), False, ("",), name="fc/input")
+    factor.register_inverse(DAMPING)
+    factor.instantiate_cov_variables()
+    factor.instantiate_inv_variables()
+    update = factor.make_inverse_update_ops()
+    (slot,) = numbers_of(factor).slots
+    session.run(v1.global_variables_initializer())
+    for _ in range(2):
+        session.run(update)  # The average is NaN before the first batch.
+    np.testing.assert_array_equal(session.run(slot.rare_paths), [0, 0, 2])
+
+
+@pytest.mark.parametrize("count", [1, 37])
+def test_total_of_counters_on_several_devices(graph, session, count):
+    counters = [make_counter(f"c{i}", f"/device:CPU:{i % 2}") for i in range(count)]
+    session.run(v1.global_variables_initializer())
+    session.run([v1.assign(counter, i + 1) for i, counter in enumerate(counters)])
+    before = len(graph.get_operations())
+    total = total_of(counters)
+    assert len(graph.get_operations()) - before <= 8
+    assert session.run(total) == count * (count + 1) // 2

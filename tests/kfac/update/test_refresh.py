@@ -5,14 +5,9 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.refresh import BY_CALLER, RefreshByCaller, RefreshPolicy, RefreshSettings
+from kfac.update.refresh import BY_CALLER, RefreshSettings
 
 v1 = tf.compat.v1
-OPTIMIZERS = [
-    kfac.PeriodicInvCovUpdateKfacOpt,
-    kfac.AsyncInvCovUpdateKfacOpt,
-    lambda **kwargs: kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **kwargs),
-]
 DAMPING = 0.3
 
 
@@ -30,32 +25,13 @@ def owner(build_mlp):
     return network, optimizer
 
 
-def test_properties(owner):
-    network, optimizer = owner
-    assert optimizer.registered_variables == tuple(network.variables)
-    assert optimizer.layers is network.collection
-    assert optimizer.mat_type == "Empirical_Fisher"
-    assert not network.collection.is_final
-    assert len(optimizer.factors) == 4
-    assert network.collection.is_final
-
-
-def test_first_order_statistics_are_gradients(owner, session, rows):
-    network, optimizer = owner
-    gradients = [gradient for gradient, _ in optimizer.compute_gradients(network.losses[0])]
-    session.run(v1.global_variables_initializer())
-    feed = network.feed([rows[0]], [rows[1]])
-    for one, other in zip(*session.run([optimizer.params_stats, gradients], feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-
-
 def test_older_form_of_the_thunks(owner, session, rows):
     network, optimizer = owner
     made = optimizer.make_ops_and_vars(scope="older")
     cov_updates, cov_update, inv_updates, inv_update, cov_thunks, inv_thunks = made
     assert cov_update.name == "older/cov_update"
     assert [len(x) for x in (cov_updates, inv_updates, cov_thunks, inv_thunks)] == [4] * 4
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     session.run(cov_update, feed)
     session.run(inv_updates[0])
@@ -63,16 +39,9 @@ def test_older_form_of_the_thunks(owner, session, rows):
     assert changed == [True, False, False, False]
     session.run(inv_update)
     assert all(session.run(factor.inv_variables[0]).any() for factor in optimizer.factors)
-    weight = optimizer.factors[0].cov_variables[1]
-    session.run([thunk() for thunk in cov_thunks], feed)
-    assert session.run(weight) == 1 + 0.95
-
-
-def test_thunks_by_kind(owner):
-    thunks = owner[1].create_ops_and_vars_thunks()
-    assert thunks._fields == ("cov_variables", "cov_updates", "inv_variables", "inv_updates")
-    assert [len(of_kind) for of_kind in thunks] == [4] * 4
-    assert len(owner[1].make_vars_and_create_op_thunks()) == 2
+    session.run(cov_thunks[1](), feed)
+    weights = [factor.cov_variables[1] for factor in optimizer.factors]
+    assert session.run(weights) == [1, 1 + 0.95, 1, 1]
 
 
 def test_var_list(owner):
@@ -82,27 +51,6 @@ def test_var_list(owner):
         optimizer.check_var_list(network.variables[:3])
     with pytest.raises(ValueError, match="cannot train scale"):
         optimizer.check_var_list([*network.variables, v1.get_variable("scale", [])])
-
-
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_optimizers_of_all_policies_are_kfac_optimizers(graph, kind):
-    optimizer = kind(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
-    assert isinstance(optimizer, kfac.KfacOptimizer)
-    assert isinstance(optimizer, v1.train.Optimizer)
-    assert optimizer.variables() == []
-
-
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_an_optimizer_makes_no_other_policy_than_its_own(graph, kind, monkeypatch):
-    made = []
-    init = RefreshByCaller.__init__
-    monkeypatch.setattr(
-        RefreshByCaller, "__init__", lambda self, *args: made.append(init(self, *args))
-    )
-    kind(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
-    assert made == []
-    kfac.KfacOptimizer(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
-    assert len(made) == 1
 
 
 def test_a_policy_is_made_of_complete_parts_once(graph):
@@ -135,13 +83,12 @@ def test_a_subclass_may_override_both_halves_of_minimize(build_mlp, session, row
             pairs = [(g / 2, v) for g, v in grads_and_vars]
             return super().apply_gradients(pairs, *args, **kwargs)
 
-    feed, moves = network.feed([rows[0]], [rows[1]]), []
+    feed, moves = network.share(rows), []
     for kind in (kfac.KfacOptimizer, Halved):
         optimizer = kind(
             learning_rate=0.1, damping=0.1, layer_collection=network.collection, momentum=None
         )
-        train = optimizer.minimize(network.losses[0])
-        session.run(v1.global_variables_initializer())
+        train = network.start(session, optimizer)
         before = session.run(network.variables)
         session.run(train, feed)
         after = session.run(network.variables)
@@ -149,20 +96,16 @@ def test_a_subclass_may_override_both_halves_of_minimize(build_mlp, session, row
     np.testing.assert_allclose(moves[1], moves[0] / 4, rtol=1e-9)
 
 
-def test_a_policy_must_say_how_gradients_are_applied():
-    with pytest.raises(TypeError, match="abstract"):
-        RefreshPolicy()
-
-
 def test_gradients_of_other_variables(owner):
     network, optimizer = owner
     pairs = [(tf.zeros_like(v), v) for v in network.variables]
     scale = v1.get_variable("scale", [])
     assert optimizer.check_gradients([*pairs, (None, scale)]) == pairs
-    with pytest.raises(ValueError, match="cannot train scale: no layer"):
-        optimizer.check_gradients([*pairs, (scale, scale)])
-    with pytest.raises(ValueError, match="no gradient for mlp/logits/b"):
-        optimizer.check_gradients(pairs[:3])
+    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
+        optimizer.apply_gradients([*pairs, (scale, scale)])
+    with pytest.raises(ValueError, match=r"no gradient for mlp/logits/b, which are registered"):
+        optimizer.apply_gradients(pairs[:3])
+    assert not network.collection.is_final
 
 
 # Steps before the first inverse.
@@ -183,25 +126,29 @@ def kronecker_eigenvalue(times):
 
 
 @pytest.mark.parametrize(
-    ("conv", "dense", "eigenvalues"),
+    ("kind", "conv", "dense", "eigenvalues"),
     [
-        ("kron", "kron", (kronecker_eigenvalue(16), kronecker_eigenvalue(1))),
-        ("kron_sua", "kron_in_diag", (kronecker_eigenvalue(16), kronecker_eigenvalue(1))),
-        ("diagonal", "ekfac", (1 + DAMPING, 1 + DAMPING)),
-        ("ekfac", "diagonal", (16 + DAMPING, 1 + DAMPING)),
+        (kfac.KfacOptimizer, "kron", "ekfac", (kronecker_eigenvalue(16), 1 + DAMPING)),
+        (
+            kfac.AsyncInvCovUpdateKfacOpt,
+            "ekfac",
+            "kron_in_diag",
+            (16 + DAMPING, kronecker_eigenvalue(1)),
+        ),
     ],
 )
 def test_a_step_without_inverses_is_that_of_damped_identity_matrices(
-    build_network, session, batch, conv, dense, eigenvalues
+    build_network, session, batch, kind, conv, dense, eigenvalues
 ):
+    """Also in the background, where no inverses are computed before it is started."""
     layers = kfac.graph_layer_collection()
     layers.set_default_conv2d_approximation(conv)
     layers.set_default_fully_connected_approximation(dense)
     network = build_network(dtype="float64")
-    optimizer = by_hand(network)
+    optimizer = by_hand(network, kind)
     pairs = optimizer.compute_gradients(network.losses[0])
     train = optimizer.apply_gradients(pairs)
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.share(batch)
     session.run(v1.global_variables_initializer())
     gradients = session.run([gradient for gradient, _ in pairs], feed)
     found = moves(session, network, train, feed)
@@ -217,7 +164,7 @@ def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, 
     averages, inverses = ([make() for make in thunks] for thunks in (averages, inverses))
     pairs = optimizer.compute_gradients(network.losses[0])
     train = optimizer.apply_gradients(pairs)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     session.run(averages, feed)
     session.run(inverses[1:])
@@ -229,12 +176,6 @@ def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, 
     left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[2:]])
     expected = -0.1 * left @ np.vstack(gradients[2:]) @ right
     np.testing.assert_allclose(np.vstack(found[2:]), expected, rtol=1e-9)
-    session.run(inverses[0])
-    gradients = session.run([gradient for gradient, _ in pairs], feed)
-    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[:2]])
-    expected = -0.1 * left @ np.vstack(gradients[:2]) @ right
-    found = moves(session, network, train, feed)
-    np.testing.assert_allclose(np.vstack(found[:2]), expected, rtol=1e-9)
 
 
 def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session, rows):
@@ -253,7 +194,7 @@ def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session
     )
     pairs = optimizer.compute_gradients(network.losses[0])
     train = optimizer.apply_gradients(pairs)
-    feed = network.feed([rows[0]], [rows[1]])
+    feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     gradients = session.run([gradient for gradient, _ in pairs], feed)
     found = moves(session, network, train, feed)
@@ -267,78 +208,11 @@ def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session
     assert session.run(optimizer.rho) > 0
 
 
-def test_a_step_before_the_background_starts_is_that_of_damped_identity_matrices(
-    build_mlp, session, rows
-):
-    network = build_mlp(layers=1)
-    optimizer = by_hand(network, kfac.AsyncInvCovUpdateKfacOpt)
-    pairs = optimizer.compute_gradients(network.losses[0])
-    train = optimizer.apply_gradients(pairs)
-    feed = network.feed([rows[0]], [rows[1]])
-    session.run(v1.global_variables_initializer())
-    gradients = session.run([gradient for gradient, _ in pairs], feed)
-    found = moves(session, network, train, feed)
-    for move, gradient in zip(found, gradients, strict=True):
-        expected = -0.1 * gradient / kronecker_eigenvalue(1)
-        np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
-
-
 def test_periodic_optimizer_moves_nothing_without_inverses(build_mlp, session, rows):
     network = build_mlp(layers=1)
     optimizer = by_hand(network, kfac.PeriodicInvCovUpdateKfacOpt)
-    train = optimizer.minimize(network.losses[0])
-    session.run(v1.global_variables_initializer())
+    train = network.start(session, optimizer)
     # It refuses a batch that is not finite, so that there are no averages to invert.
     session.run(train, network.feed([np.full_like(rows[0], np.nan)], [rows[1]]))
-    found = moves(session, network, train, network.feed([rows[0]], [rows[1]]))
+    found = moves(session, network, train, network.share(rows))
     assert not any(move.any() for move in found)
-
-
-# Gradients that do not fit the layers.
-def test_variable_that_no_layer_covers(build_network):
-    network = build_network()
-    scale = v1.get_variable("scale", initializer=1.0)
-    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
-        by_hand(network).minimize(network.losses[0] * scale)
-
-
-def test_uncovered_variable_without_gradient_is_no_error(build_network):
-    network = build_network()
-    v1.get_variable("unused", initializer=1.0)
-    by_hand(network).minimize(network.losses[0])
-
-
-def test_registered_variable_without_gradient(build_network):
-    network = build_network()
-    optimizer = by_hand(network)
-    pairs = optimizer.compute_gradients(network.losses[0])
-    with pytest.raises(ValueError, match=r"no gradient for conv/w, which are registered"):
-        optimizer.apply_gradients([(None, pairs[0][1]), *pairs[1:]])
-    assert not network.collection.is_final
-
-
-def test_var_list_must_be_the_registered_variables(build_network):
-    network = build_network()
-    with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
-        by_hand(network, var_list=network.variables[:2]).minimize(network.losses[0])
-
-
-def test_layers_without_any_inverse_to_keep(graph, session):
-    """Diagonal blocks only: the summaries of inverses are there, and zero."""
-    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
-    logits = tf.matmul(x, w)
-    collection = kfac.LayerCollection()
-    collection.register_fully_connected(w, x, logits, approx="diagonal")
-    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.1, damping=0.1, layer_collection=collection
-    )
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
-    )
-    train = optimizer.minimize(loss)
-    session.run(v1.global_variables_initializer())
-    losses = [session.run([loss, train])[0] for _ in range(5)]
-    assert losses[-1] < losses[0]
-    assert optimizer._estimator.inv_variables == []
-    assert v1.summary.merge_all() is not None

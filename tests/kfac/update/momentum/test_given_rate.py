@@ -1,80 +1,49 @@
-"""Momentum with a given rate: of both kinds, with norm constraint and decay of weights."""
+"""Momentum with a given rate, norm constraint and decay of weights; the choice of a rule."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.schedules import called_once
-from kfac.update.momentum import AdamMomentum, RegularMomentum
+from kfac.update.momentum import AdamMomentum, RegularMomentum, make_momentum
 from kfac.update.momentum.base import add_weight_decay
+from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.momentum.given_rate import norm_constraint_coefficient
 
 v1 = tf.compat.v1
 
 
-@pytest.mark.parametrize("decay", [None, 0.1])
-def test_velocities_are_preconditioned(
-    run_step, gradients, velocities, damped, quadratic_change, decay
-):
-    raw, rate, new, change = run_step(RegularMomentum(0.2, 0.9, None, decay))
-    of_weights = 0.0 if decay is None else decay
+def test_velocities_are_preconditioned(run_step, gradients, velocities, damped, quadratic_change):
+    raw, rate, new, change = run_step(RegularMomentum(0.2, 0.9, None, 0.1))
     for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
         np.testing.assert_allclose(n, 0.9 * v + g / m, rtol=1e-14)
-        np.testing.assert_allclose(r, n + of_weights, rtol=1e-14)
+        np.testing.assert_allclose(r, n + 0.1, rtol=1e-14)
     assert rate == 0.2
     update = [-0.2 * n for n in new]
     assert change == pytest.approx(quadratic_change(update, surplus=0.4), rel=1e-12)
 
 
-def test_gradient_is_constrained_before_momentum(run_step, gradients, velocities, damped):
-    raw, *_ = run_step(RegularMomentum(0.2, 0.9, 0.01, None))
-    inner = sum(np.sum(g * g / m) for g, m in zip(gradients, damped, strict=True))
-    short = np.sqrt(0.01 / (0.04 * inner))
-    assert short < 1
-    for r, g, v, m in zip(raw, gradients, velocities, damped, strict=True):
-        np.testing.assert_allclose(r, 0.9 * v + short * g / m, rtol=1e-14)
-
-
-@pytest.mark.parametrize("decay", [None, 0.1])
-def test_velocities_are_gradients(run_step, gradients, velocities, damped, quadratic_change, decay):
-    raw, rate, new, change = run_step(AdamMomentum(0.2, 0.9, None, decay))
-    of_weights = 0.0 if decay is None else decay
+def test_velocities_are_gradients(run_step, gradients, velocities, damped, quadratic_change):
+    raw, rate, new, change = run_step(AdamMomentum(0.2, 0.9, None, 0.1))
     for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
         np.testing.assert_allclose(n, 0.9 * v + g, rtol=1e-14)
-        np.testing.assert_allclose(r, n / m + of_weights, rtol=1e-14)
+        np.testing.assert_allclose(r, n / m + 0.1, rtol=1e-14)
     assert rate == 0.2
     update = [-0.2 * n / m for n, m in zip(new, damped, strict=True)]
     assert change == pytest.approx(quadratic_change(update), rel=1e-12)
 
 
-def test_step_is_constrained(run_step, damped):
-    raw, rate, new, _ = run_step(AdamMomentum(0.2, 0.9, 0.01, None))
-    size = sum(np.sum(m * r * r) for r, m in zip(raw, damped, strict=True))
-    assert rate**2 * size == pytest.approx(0.01, rel=1e-12)
-    short = raw[0] / (new[0] / damped[0])
-    np.testing.assert_allclose(short, short[0])
-
-
-@pytest.mark.parametrize("momentum", [None, 0, 0.0])
-def test_without_momentum_there_are_no_velocities(inputs, session, momentum, damped, gradients):
-    rule = AdamMomentum(0.1, momentum, None, None)
+def test_without_momentum_there_are_no_velocities(inputs, session, damped, gradients):
+    assert RegularMomentum(0.1, tf.constant(0.0), None, None).keeps_velocities
+    assert not AdamMomentum(0.1, None, None, None).keeps_velocities
+    rule = AdamMomentum(0.1, 0.0, None, None)
     assert not rule.keeps_velocities
     step = rule.step(inputs._replace(velocities=[]))
     assert step.velocities == []
     raw = session.run(step.raw)
     for r, g, m in zip(raw, gradients, damped, strict=True):
         assert r == pytest.approx(g / m)
-
-
-def test_momentum_that_is_not_a_number_needs_velocities(graph):
-    assert RegularMomentum(0.1, tf.constant(0.0), None, None).keeps_velocities
-
-
-def test_settings_are_shown_as_they_were_given(graph):
-    rate = tf.constant(0.1)
-    rule = RegularMomentum(called_once(lambda: rate), 0.9, None, None)
-    assert (rule.learning_rate, rule.momentum) == (rate, 0.9)
-    assert (rule.variables, rule.summaries) == ([], {})
 
 
 def test_rows_stay_rows_without_momentum(graph, inputs):
@@ -86,31 +55,16 @@ def test_rows_stay_rows_without_momentum(graph, inputs):
         assert isinstance(rule.step(alone).raw[0], tf.IndexedSlices)
 
 
-def coefficient(*arguments):
-    with v1.Session() as session:
-        return session.run(norm_constraint_coefficient(*map(tf.constant, arguments)))
-
-
-def test_long_step_is_cut_to_the_constraint(graph):
-    # Two pairs of 2x2 matrices: the sum of g·d is 174.
-    g = [np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 6], [7, 8]])]
-    d = [np.array([[2.0, 4], [6, 8]]), np.array([[1.0, 2], [3, 4]])]
-    squared = 174.0
-    d[1] *= (squared - np.sum(g[0] * d[0])) / np.sum(g[1] * d[1])
-    factor = coefficient(squared, 0.1, 0.5)
-    rescaled = sum(
-        np.sum(a * (factor * 0.1) * (factor * 0.1) * b) for a, b in zip(g, d, strict=True)
+def test_coefficient_of_the_constraint(graph, session):
+    """A long step is cut to it, a short one left alone; no step is no division by zero."""
+    squares, norms = tf.constant([174.0, 174.0, 0.0, -1.0]), tf.constant([0.5, 10.0, 0.5, 0.5])
+    found = session.run(
+        [
+            norm_constraint_coefficient(s, tf.constant(0.1), n)
+            for s, n in zip(tf.unstack(squares), tf.unstack(norms), strict=True)
+        ]
     )
-    np.testing.assert_allclose(rescaled, 0.5, rtol=1e-6)
-
-
-def test_short_step_is_left_alone(graph):
-    assert coefficient(174.0, 0.1, 10.0) == 1.0
-
-
-@pytest.mark.parametrize("squared", [0.0, -1.0])
-def test_no_step_is_not_a_division_by_zero(graph, squared):
-    assert coefficient(squared, 0.1, 0.5) == 1.0
+    np.testing.assert_allclose(found, [np.sqrt(0.5 / 1.74), 1, 1, 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
@@ -126,6 +80,41 @@ def test_all_weights_decay(graph, session, use_resource):
     np.testing.assert_allclose(found[1], [[0.1], [5.2], [0.4]], rtol=1e-6)
 
 
-def test_without_decay_vectors_stay_what_they_are(graph):
-    row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
-    assert add_weight_decay([row], lambda: [v1.get_variable("table", [3, 1])], None) == [row]
+GIVEN = MomentumSettings(
+    momentum_type="regular",
+    learning_rate=0.1,
+    momentum=0.9,
+    norm_constraint=None,
+    update_rescale=None,
+    weight_decay=None,
+    dtype=tf.float32,
+)
+
+
+def changed(settings=GIVEN, **changes):
+    return dataclasses.replace(settings, **changes)
+
+
+CHOSEN = changed(learning_rate=None, momentum=None)
+
+
+@pytest.mark.parametrize(
+    ("momentum_type", "settings", "message"),
+    [
+        ("nesterov", GIVEN, r"momentum_type='nesterov'. Accepted are 'regular', 'adam', 'qmodel'"),
+        ("adam", changed(learning_rate=0.0), r"learning_rate=0.0. It must be > 0"),
+        ("adam", changed(momentum=-1), r"momentum=-1. It must be >= 0"),
+        ("adam", changed(norm_constraint=0), r"norm_constraint=0. It must be > 0"),
+        ("qmodel", changed(CHOSEN, update_rescale=0), r"qmodel_update_rescale=0. It must be > 0"),
+        ("regular", CHOSEN, r"learning_rate=None with momentum_type='regular'. Pass a number"),
+        ("adam", changed(update_rescale=1.0), r"qmodel_update_rescale=1.0 does not go with"),
+        ("qmodel", changed(CHOSEN, momentum=0.9), r"momentum=0.9 does not go with .*'qmodel'"),
+        ("qmodel", changed(CHOSEN, learning_rate=1), r"learning_rate=1 does not go with .*qmodel"),
+        ("qmodel", changed(CHOSEN, norm_constraint=1), r"norm_constraint=1 does not go with"),
+        ("qmodel_fixedmu", GIVEN, r"learning_rate=0.1 does not go with .*'qmodel_fixedmu'"),
+        ("qmodel_fixedmu", CHOSEN, r"momentum=None with momentum_type='qmodel_fixedmu'"),
+    ],
+)
+def test_what_does_not_go_together(momentum_type, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_momentum(changed(settings, momentum_type=momentum_type), None)

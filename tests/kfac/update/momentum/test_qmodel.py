@@ -51,8 +51,7 @@ def solve(gradients, velocities, damped, exact):
     return both, both.T @ (m[:, None] * both), both.T @ g
 
 
-@pytest.mark.parametrize("fixed", [None, 0.7])
-@pytest.mark.parametrize("rescale", [None, 0.5])
+@pytest.mark.parametrize(("fixed", "rescale"), [(None, 0.5), (0.7, None)])
 def test_step_is_the_minimum_of_the_model(
     run_step, gradients, velocities, damped, exact, quadratic_change, fixed, rescale
 ):
