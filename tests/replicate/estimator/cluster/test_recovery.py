@@ -47,44 +47,32 @@ def pauses(restarts, clock, count):
     return found
 
 
-def test_pauses_grow_up_to_a_minute(clock):
+def test_pauses_grow_up_to_a_minute_and_less_the_time_that_a_session_was_used(clock):
     restarts = Restarts(RunConfig(max_restarts=8), SimpleNamespace(step=0))
     assert pauses(restarts, clock, 8) == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
-
-
-def test_session_that_was_used_for_a_while_is_replaced_at_once(clock):
-    restarts = Restarts(RunConfig(max_restarts=8), SimpleNamespace(step=0))
-    restarts.begin_attempt()
+    replaced_at_once = Restarts(RunConfig(max_restarts=8), SimpleNamespace(step=0))
+    replaced_at_once.begin_attempt()
     clock.now += 1.25
-    assert pauses(restarts, clock, 3) == pytest.approx([0, 2, 4])
+    assert pauses(replaced_at_once, clock, 3) == pytest.approx([0, 2, 4])
     clock.now += 3.5
-    assert pauses(restarts, clock, 1) == pytest.approx([4.5])
-
-
-def test_error_after_too_many_losses_names_the_last_cause(clock):
-    restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
-    with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
-        raise lost()
-    pauses(restarts, clock, 2)
-    with pytest.raises(
-        ClusterError, match=r"at step 7: .* lost 3 times .* ps 0 has left\. "
-    ) as told:
-        restarts.pause(bool)
-    assert told.value.code == 138
+    assert pauses(replaced_at_once, clock, 1) == pytest.approx([4.5])
 
 
 @pytest.mark.parametrize(
     ("job", "named"), [("ps", "ps 1 at 'a:4': Connection reset"), ("gpu", "gpu 1: Connection")]
 )
-def test_cause_names_the_task_it_comes_from(job, named, clock):
+def test_error_after_too_many_losses_names_the_task_of_the_last_cause(job, named, clock):
     jobs = {"chief": ("a:1",), "worker": ("a:2",), "ps": ("a:3", "a:4")}
-    config = RunConfig(cluster=ClusterConfig(jobs, "worker", 0), max_restarts=0)
+    config = RunConfig(cluster=ClusterConfig(jobs, "worker", 0), max_restarts=2)
     restarts = Restarts(config, SimpleNamespace(step=7))
     text = f"UNAVAILABLE: From /job:{job}/replica:0/task:1:\nConnection reset by peer\nmore"
     with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
         raise lost(text)
-    with pytest.raises(ClusterError, match=f"UnavailableError: {named}"):
+    pauses(restarts, clock, 2)
+    text = rf"at step 7: .* lost 3 times .*UnavailableError: {named}"
+    with pytest.raises(ClusterError, match=text) as told:
         restarts.pause(bool)
+    assert told.value.code == 138
 
 
 def test_new_highest_step_resets_the_count(clock):

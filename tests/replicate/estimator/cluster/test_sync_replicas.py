@@ -40,21 +40,22 @@ def is_waiting():
     return any(thread.name.startswith("QueueRunner") for thread in threading.enumerate())
 
 
+GIVEN = {
+    "optimizer": lambda sync: sync,
+    "function": lambda sync: lambda: sync,
+    "hook": lambda sync: sync.make_session_run_hook(is_chief=True),
+}
+
+
 @pytest.mark.parametrize(
-    "given",
-    [
-        lambda sync: sync,
-        lambda sync: lambda: sync,
-        lambda sync: sync.make_session_run_hook(is_chief=True),
-    ],
-    ids=["optimizer", "function", "hook"],
+    ("use_resource", "given"),
+    [(True, "optimizer"), (True, "function"), (True, "hook"), (False, "hook")],
 )
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_session_closes_at_once_and_leaves_no_thread(graph, given, use_resource):
+def test_session_closes_at_once_and_leaves_no_thread(graph, use_resource, given):
     model = Model(use_resource)
     started = []
     model.train(
-        SyncReplicasHook(given(model.sync), is_chief=True),
+        SyncReplicasHook(GIVEN[given](model.sync), is_chief=True),
         then=lambda session: started.append(time.monotonic()),
     )
     assert time.monotonic() - started[0] < 5
@@ -71,9 +72,8 @@ def test_error_of_the_chiefs_thread_is_raised(graph):
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_chief_ends_the_others_unless_it_comes_back(start_servers, comes_back):
-    target = start_servers(chief=1)["chief", 0]
-    target = f"grpc://{target.jobs['chief'][0]}"
+def test_chief_ends_the_others_unless_it_comes_back(roles, comes_back):
+    target = roles["chief", 0].master
     for steps in (3, 6):  # the second chief finds a queue that may be closed
         with tf.Graph().as_default():
             model = Model()
@@ -83,17 +83,14 @@ def test_chief_ends_the_others_unless_it_comes_back(start_servers, comes_back):
                 assert session.run([model.is_closed, model.step]) == [not comes_back, steps]
 
 
-def test_worker_leaves_a_token_for_everybody(start_servers):
-    role = start_servers(chief=1)["chief", 0]
-    target = f"grpc://{role.jobs['chief'][0]}"
-    with tf.Graph().as_default():
-        model = Model(tokens=3)
-        with v1.Session(target) as session:
-            hook = SyncReplicasHook(model.sync, is_chief=False)
-            hook.begin()
-            session.run(v1.global_variables_initializer())
-            hook.end(session)
-            assert session.run([model.size, model.is_closed]) == [3, False]
+def test_worker_leaves_a_token_for_everybody(graph):
+    model = Model(tokens=3)
+    hook = SyncReplicasHook(model.sync, is_chief=False)
+    hook.begin()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        hook.end(session)
+        assert session.run([model.size, model.is_closed]) == [3, False]
 
 
 def test_hooks_of_tensorflow_get_an_orderly_end(graph, own_log):
@@ -124,14 +121,14 @@ def test_missing_hook_gives_a_warning(graph, own_log):
     assert "its hook is missing" not in own_log.text
 
 
-@pytest.mark.parametrize(("tokens", "number", "warns"), [(2, 1, False), (2, 2, True)])
-def test_fewer_tokens_than_senders_give_a_warning(graph, own_log, tokens, number, warns):
-    model = Model(tokens=tokens)
-    with_orderly_ends([], False, bool, number)
+def test_fewer_tokens_than_senders_give_a_warning(graph, own_log):
+    hooks = [SyncReplicasHook(Model(tokens=2).sync, False)]
+    with_orderly_ends([], False, bool, 2)
+    with_orderly_ends(hooks, False, bool, 1)
     assert "tokens" not in own_log.text  # A process without the hook sends no gradients.
-    with_orderly_ends([SyncReplicasHook(model.sync, False)], False, bool, number)
-    assert ("number 3 of those that train" in own_log.text) == warns
-    assert ("only 2 tokens per step" in own_log.text) == warns
+    with_orderly_ends(hooks, False, bool, 2)
+    assert "number 3 of those that train" in own_log.text
+    assert "only 2 tokens per step" in own_log.text
 
 
 def test_other_optimizers_are_refused(graph):
