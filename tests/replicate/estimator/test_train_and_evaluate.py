@@ -9,13 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.errors import NonFiniteError
-from replicate.estimator import (
-    CheckpointError,
-    ClusterConfigError,
-    ClusterError,
-    TrainingInterrupted,
-)
+from replicate.estimator import TrainingInterrupted, evaluation_rounds
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.end_marker import announce_end, has_ended
@@ -44,12 +38,24 @@ def eval_spec(linear, exporter=(), **settings):
     return EvalSpec(linear.once_input_fn, exporters=exporter, **settings)
 
 
+class Listener(v1.train.CheckpointSaverListener):
+    """Counts the saves."""
+
+    saves = 0
+
+    def after_save(self, session, global_step_value):
+        self.saves += 1
+
+
 def test_trains_evaluates_on_the_way_and_exports_at_the_end(linear, tmp_path):
+    killed = tmp_path / "export" / "noted" / "temp-1700000000"
+    (killed / "variables").mkdir(parents=True)
     estimator = linear.make_estimator(tmp_path)
-    exporter = Exporter()
-    results, exports = train_and_evaluate(
-        estimator, TrainSpec(linear.input_fn, max_steps=12), eval_spec(linear, exporter)
+    exporter, listener, steps = Exporter(), Listener(), []
+    train_spec = TrainSpec(
+        linear.input_fn, 12, [linear.CallHook(steps.append)], saving_listeners=[listener]
     )
+    results, exports = train_and_evaluate(estimator, train_spec, eval_spec(linear, exporter))
     weights, bias = linear.trained(12)
     expected = np.mean(np.abs(linear.X @ weights + bias - linear.Y))
     assert results["mae"] == pytest.approx(expected, rel=1e-4)
@@ -57,16 +63,23 @@ def test_trains_evaluates_on_the_way_and_exports_at_the_end(linear, tmp_path):
     assert exporter.told == [(5, False), (10, False), (12, True)]
     events = EventAccumulator(f"{tmp_path}/eval").Reload()
     assert [event.step for event in events.Scalars("mae")] == [5, 10, 12]
+    assert (steps, listener.saves) == (list(range(1, 13)), 4)
+    assert not killed.exists(), "files of a killed export are removed"
+    train_and_evaluate(estimator, train_spec, eval_spec(linear, exporter))
+    assert exporter.told[3:] == [(12, True)], "complete training is evaluated once more"
 
 
-def test_session_master_without_a_cluster_trains_and_evaluates_in_one_process(linear, tmp_path):
-    server = v1.train.Server.create_local_server()
-    cluster = ClusterConfig(session_master=server.target)
-    estimator = linear.make_estimator(tmp_path, cluster=cluster)
-    results, _ = train_and_evaluate(
-        estimator, TrainSpec(linear.input_fn, max_steps=2), eval_spec(linear)
+def test_session_master_without_a_cluster_trains_and_evaluates_in_one_process(
+    linear, roles, tmp_path
+):
+    cluster = ClusterConfig(session_master=roles["chief", 0].master)
+    exporter = Exporter()
+    train_and_evaluate(
+        linear.make_estimator(tmp_path, cluster=cluster),
+        TrainSpec(linear.input_fn, max_steps=7),
+        eval_spec(linear, exporter, throttle_secs=600),
     )
-    assert results["global_step"] == 2
+    assert exporter.told == [(7, True)], "the throttle leaves the final round only"
 
 
 def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkeypatch):
@@ -86,68 +99,10 @@ def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkey
     assert calls == ["server", "delay", "wait"]
 
 
-def test_throttle_leaves_the_final_round_only(linear, tmp_path):
-    exporter = Exporter()
-    train_and_evaluate(
-        linear.make_estimator(tmp_path),
-        TrainSpec(linear.input_fn, max_steps=12),
-        eval_spec(linear, exporter, throttle_secs=600),
-    )
-    assert exporter.told == [(12, True)]
-
-
-def test_complete_training_is_evaluated_once_more(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    exporter = Exporter()
-    train_and_evaluate(
-        estimator, TrainSpec(linear.input_fn, max_steps=6), eval_spec(linear, exporter)
-    )
-    assert exporter.told == [(6, True)]
-
-
-def test_a_signal_ends_it_without_a_final_round(linear, tmp_path):
-    def send(step):
-        if step == 4:
-            signal.raise_signal(signal.SIGTERM)
-
-    exporter = Exporter()
-    train_spec = TrainSpec(linear.input_fn, hooks=[linear.CallHook(send)])
-    with pytest.raises(TrainingInterrupted):
-        train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear, exporter))
-    assert exporter.told == []
-
-
-def test_hooks_and_listeners_of_the_specs_are_called(linear, tmp_path):
-    class Listener(v1.train.CheckpointSaverListener):
-        saves = 0
-
-        def after_save(self, session, global_step_value):
-            self.saves += 1
-
-    listener, steps = Listener(), []
-    train_spec = TrainSpec(
-        linear.input_fn, 2, [linear.CallHook(steps.append)], saving_listeners=[listener]
-    )
-    train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear))
-    assert (steps, listener.saves) == ([1, 2], 2)
-
-
 def evaluator(linear, tmp_path):
     return linear.make_estimator(
         tmp_path, cluster=ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
     )
-
-
-def test_evaluator_follows_the_checkpoints(linear, tmp_path):
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    exporter = Exporter()
-    results, _ = train_and_evaluate(
-        evaluator(linear, tmp_path),
-        TrainSpec(linear.input_fn, max_steps=6),
-        eval_spec(linear, exporter),
-    )
-    assert results["global_step"] == 6
-    assert exporter.told == [(6, True)]
 
 
 def test_second_evaluator_is_refused(linear, tmp_path):
@@ -157,7 +112,9 @@ def test_second_evaluator_is_refused(linear, tmp_path):
         train_and_evaluate(estimator, TrainSpec(linear.input_fn, 1), eval_spec(linear))
 
 
-def test_chief_without_workers_trains_and_its_evaluator_ends_with_it(linear, tmp_path):
+def test_chief_without_workers_trains_and_its_evaluator_ends_with_it(linear, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0.05)
+
     class Stop(v1.train.SessionRunHook):
         def after_run(self, run_context, run_values):
             if run_context.session.run(v1.train.get_global_step()) == 7:
@@ -183,54 +140,35 @@ def test_chief_without_workers_trains_and_its_evaluator_ends_with_it(linear, tmp
     assert all(not is_final for _, is_final in exporter.told[:-1])
 
 
-def test_training_that_was_interrupted_has_not_ended(linear, tmp_path):
+def test_training_that_was_interrupted_has_not_ended_and_makes_no_final_round(linear, tmp_path):
     train_spec = TrainSpec(linear.input_fn, max_steps=3)
     train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear))
     assert has_ended(str(tmp_path))
     send = linear.CallHook(lambda step: signal.raise_signal(signal.SIGTERM))
+    train_spec, exporter = TrainSpec(linear.input_fn, hooks=[send]), Exporter()
     with pytest.raises(TrainingInterrupted):
-        train_and_evaluate(
-            linear.make_estimator(tmp_path),
-            TrainSpec(linear.input_fn, hooks=[send]),
-            eval_spec(linear),
-        )
+        train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear, exporter))
     assert not has_ended(str(tmp_path))
+    assert exporter.told == []
 
 
-def test_files_of_a_killed_export_are_removed(linear, tmp_path):
-    left = tmp_path / "export" / "noted" / "temp-1700000000"
-    (left / "variables").mkdir(parents=True)
-    train_spec = TrainSpec(linear.input_fn, max_steps=1)
-    train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear, Exporter()))
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_arguments_of_the_wrong_class(linear, tmp_path, place):
-    arguments = [
-        linear.make_estimator(tmp_path),
-        TrainSpec(linear.input_fn),
-        EvalSpec(linear.input_fn),
-    ]
-    arguments[place] = "wrong"
-    names = ("estimator", "train_spec", "eval_spec")
-    with pytest.raises(TypeError, match=f"train_and_evaluate: {names[place]} must be"):
-        train_and_evaluate(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(CheckpointError, 2), (ClusterConfigError, 2), (NonFiniteError, 3), (ClusterError, 138)],
-)
-def test_errors_carry_the_exit_code_of_a_program(error, code):
-    assert error("text").code == code
+@pytest.mark.parametrize("name", ["estimator", "train_spec", "eval_spec"])
+def test_arguments_of_the_wrong_class(linear, tmp_path, name):
+    arguments = {
+        "estimator": linear.make_estimator(tmp_path),
+        "train_spec": TrainSpec(linear.input_fn),
+        "eval_spec": EvalSpec(linear.input_fn),
+    }
+    with pytest.raises(TypeError, match=f"train_and_evaluate: {name} must be"):
+        train_and_evaluate(**{**arguments, name: "wrong"})
 
 
 # In a cluster
 
 
-def test_cluster_trains_and_is_evaluated(linear, tmp_path):
+def test_cluster_trains_and_is_evaluated(linear, tmp_path, monkeypatch):
     """The tasks are threads here: each has its own graph, session and server."""
+    monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0.05)
     roles = ("chief", "worker", "ps")
     jobs = {role: (f"127.0.0.1:{port}",) for role, port in zip(roles, free_ports(3), strict=True)}
     told = {role: [] for role in roles}
