@@ -1,5 +1,4 @@
 import pathlib
-import socket
 
 import pytest
 import tensorflow as tf
@@ -35,11 +34,20 @@ def evaluated(linear, tmp_path):
     return make
 
 
-def steps_made(linear, estimator, hook, steps=3):
-    made = []
-    hooks = [hook, linear.CallHook(made.append)]
-    estimator.train(linear.input_fn, hooks=hooks, steps=steps)
-    return len(made)
+def steps_made(hook, steps=3):
+    """Number of steps that a model makes with a hook: some, unless the hook stops it."""
+    with tf.Graph().as_default():
+        train_op = v1.assign_add(v1.train.create_global_step(), 1).op
+        hooks = [v1.train.StopAtStepHook(num_steps=steps), hook]
+        made = 0
+        with v1.train.MonitoredSession(hooks=hooks) as session:
+            while not session.should_stop():
+                session.run(train_op)
+                made += 1
+    return made
+
+
+EVERY_STEP = {"run_every_secs": None, "run_every_steps": 1}
 
 
 def test_metrics_of_all_evaluations_are_read_in_order(evaluated):
@@ -73,37 +81,27 @@ def test_incomplete_event_is_left_out(evaluated):
         (stop_if_no_decrease_hook, 1, [], False),
     ],
 )
-def test_stops_as_the_evaluations_say(linear, evaluated, make, limit, scores, stops):
-    estimator = evaluated(*scores)
-    hook = make(estimator, "score", limit, run_every_secs=None, run_every_steps=1)
-    assert steps_made(linear, estimator, hook) == (1 if stops else 3)
+def test_stops_as_the_evaluations_say(evaluated, make, limit, scores, stops):
+    hook = make(evaluated(*scores), "score", limit, **EVERY_STEP)
+    assert steps_made(hook) == (1 if stops else 3)
 
 
-@pytest.mark.parametrize(("min_steps", "made"), [(10, 1), (11, 3)])
-def test_evaluation_at_min_steps_counts(linear, evaluated, min_steps, made):
+def test_early_evaluations_and_other_directories_are_not_looked_at(evaluated):
     estimator = evaluated(3, 0)
-    hook = stop_if_higher_hook(
-        estimator, "score", 2, min_steps=min_steps, run_every_secs=None, run_every_steps=1
-    )
-    assert steps_made(linear, estimator, hook) == made
+    for min_steps, made in ((10, 1), (11, 3)):
+        hook = stop_if_higher_hook(estimator, "score", 2, min_steps=min_steps, **EVERY_STEP)
+        assert steps_made(hook) == made
+    for made in (3, 1):
+        hook = stop_if_higher_hook(estimator, "score", 2, estimator.eval_dir("other"), **EVERY_STEP)
+        assert steps_made(hook) == made
+        evaluated(3, name="other")
 
 
-def test_early_evaluations_and_other_directories_are_not_looked_at(linear, evaluated):
-    estimator = evaluated(3, 0)
-    every_step = {"run_every_secs": None, "run_every_steps": 1}
-    hook = stop_if_higher_hook(estimator, "score", 2, min_steps=11, **every_step)
-    assert steps_made(linear, estimator, hook) == 3
-    hook = stop_if_higher_hook(estimator, "score", 2, estimator.eval_dir("other"), **every_step)
-    assert steps_made(linear, estimator, hook) == 3
-    evaluated(3, name="other")
-    assert steps_made(linear, estimator, hook) == 1
-
-
-def test_unknown_metric_is_named(linear, evaluated):
+def test_unknown_metric_is_named(evaluated):
     estimator = evaluated(1.0)
     hook = stop_if_lower_hook(estimator, "sore", 2)
     with pytest.raises(ValueError, match=r"metric 'sore', but the evaluations hold \['score'\]"):
-        estimator.train(linear.input_fn, hooks=[hook], steps=1)
+        steps_made(hook)
 
 
 def test_function_is_asked_at_its_interval(linear, tmp_path):
@@ -112,16 +110,16 @@ def test_function_is_asked_at_its_interval(linear, tmp_path):
     hook = make_early_stopping_hook(
         estimator, lambda: asked.append(1), run_every_secs=None, run_every_steps=3
     )
-    assert steps_made(linear, estimator, hook, 7) == 7
+    assert steps_made(hook, 7) == 7
     assert len(asked) == 3
 
 
 def test_stopping_leaves_nothing_in_the_checkpoint(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     hook = make_early_stopping_hook(estimator, lambda: True)
-    assert steps_made(linear, estimator, hook) == 1
+    estimator.train(linear.input_fn, hooks=[hook], steps=3)
+    assert estimator.get_variable_value("global_step") == 1
     assert estimator.get_variable_names() == ["b", "b/Momentum", "global_step", "w", "w/Momentum"]
-    assert steps_made(linear, estimator, make_early_stopping_hook(estimator, lambda: False)) == 3
 
 
 @pytest.mark.parametrize(
@@ -144,36 +142,20 @@ def test_mistakes(linear, tmp_path, arguments, error, message):
 JOBS = {"chief": ("a:1",), "worker": ("a:2",), "ps": ("a:3",)}
 
 
-@pytest.fixture
-def server():
-    """A server of this process, which plays the parameter server."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
-
-
-def test_chief_tells_the_workers(linear, server, tmp_path, graph):
+def test_chief_tells_the_workers(linear, roles, tmp_path, graph):
     hooks = {}
     for role in ("chief", "worker"):
         estimator = linear.make_estimator(tmp_path, cluster=ClusterConfig(JOBS, role, 0))
-        hooks[role] = make_early_stopping_hook(
-            estimator, lambda: True, run_every_secs=None, run_every_steps=1
-        )
+        hooks[role] = make_early_stopping_hook(estimator, lambda: True, **EVERY_STEP)
     v1.train.create_global_step()
     step = tf.no_op()
     for hook in hooks.values():
         hook.begin()
-    creator = v1.train.ChiefSessionCreator(master=server.target)
-    with v1.train.MonitoredSession(creator, [hooks["worker"]]) as session:
-        session.run(step)
-        assert not session.should_stop()
-    with v1.train.MonitoredSession(creator, [hooks["chief"]]) as session:
-        session.run(step)
-        assert session.should_stop()
-    with v1.train.MonitoredSession(creator, [hooks["worker"]]) as session:
-        session.run(step)
-        assert session.should_stop()
+    creator = v1.train.ChiefSessionCreator(master=roles["chief", 0].master)
+    for role, stops in (("worker", False), ("chief", True), ("worker", True)):
+        with v1.train.MonitoredSession(creator, [hooks[role]]) as session:
+            session.run(step)
+            assert session.should_stop() == stops
 
 
 def test_worker_stops_when_the_checkpoint_is_there(linear, tmp_path, graph):
@@ -194,4 +176,4 @@ def test_worker_stops_when_the_checkpoint_is_there(linear, tmp_path, graph):
 def test_chief_stops_at_the_step(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     hook = make_stop_at_checkpoint_step_hook(estimator, 2)
-    assert steps_made(linear, estimator, hook) == 2
+    assert steps_made(hook) == 2
