@@ -1,7 +1,7 @@
 """Rounds of evaluation, and the specs that ask for them."""
 
 import math
-import pathlib
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -34,27 +34,34 @@ class Exporter:
 
 
 def spec(linear, exporter, **settings):
-    return EvalSpec(
-        linear.once_input_fn,
-        **{
-            "steps": None,
-            "throttle_secs": 0,
-            "start_delay_secs": 0,
-            "exporters": exporter,
-            **settings,
-        },
-    )
+    settings = {"steps": None, "throttle_secs": 0, "start_delay_secs": 0, **settings}
+    return EvalSpec(linear.once_input_fn, exporters=exporter, **settings)
 
 
-def test_a_round_evaluates_a_checkpoint_once_and_exports_it(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    exporter = Exporter()
-    calls = []
-    estimator.evaluate, evaluate = (
-        lambda *args, **kwargs: calls.append(kwargs) or evaluate(*args, **kwargs),
-        estimator.evaluate,
-    )
-    rounds = EvaluationRounds(estimator, spec(linear, exporter, name="held_out"))
+@pytest.fixture(scope="module")
+def trained_dir(linear, tmp_path_factory):
+    path = tmp_path_factory.mktemp("trained")
+    linear.make_estimator(path).train(linear.input_fn, max_steps=6)
+    return path
+
+
+@pytest.fixture
+def trained(linear, trained_dir, tmp_path):
+    """An Estimator trained for 6 steps, whose directory is the test's own."""
+    shutil.copytree(trained_dir, tmp_path, dirs_exist_ok=True)
+    return linear.make_estimator(tmp_path)
+
+
+def note_evaluations(estimator, note):
+    """Calls a function before each evaluation."""
+    evaluate = estimator.evaluate
+    estimator.evaluate = lambda *args, **kwargs: note() or evaluate(*args, **kwargs)
+
+
+def test_a_round_evaluates_a_checkpoint_once_and_exports_it(linear, trained, tmp_path):
+    exporter, calls = Exporter(), []
+    note_evaluations(trained, lambda: calls.append(1))
+    rounds = EvaluationRounds(trained, spec(linear, exporter, name="held_out"))
     rounds.run(f"{tmp_path}/model.ckpt-5")
     rounds.run(f"{tmp_path}/model.ckpt-5", is_final=True)
     rounds.run(f"{tmp_path}/model.ckpt-6")
@@ -85,33 +92,23 @@ def waiting(linear, tmp_path, monkeypatch, clock, max_steps=None):
     """Evaluates until the end with a delay of 120 seconds; returns the time at the first round."""
     estimator = linear.make_estimator(tmp_path)
     monkeypatch.setattr(evaluation_rounds, "time", clock)
-    begun = []
-    exporter = Exporter()
+    exporter, begun = Exporter(), []
     settings = spec(linear, exporter, start_delay_secs=120)
-    estimator.evaluate, evaluate = (
-        lambda *args, **kwargs: begun.append(clock.now) or evaluate(*args, **kwargs),
-        estimator.evaluate,
-    )
+    note_evaluations(estimator, lambda: begun.append(clock.now))
     follow_checkpoints(EvaluationRounds(estimator, settings), estimator, max_steps, settings)
     assert exporter.told[-1] == (6, True)
     return begun[0]
 
 
-def test_last_checkpoint_is_evaluated_when_training_ends_during_the_delay(
-    linear, tmp_path, monkeypatch
-):
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+@pytest.mark.usefixtures("trained")
+def test_last_checkpoint_is_evaluated_when_training_ends_or_at_once(linear, tmp_path, monkeypatch):
+    assert waiting(linear, tmp_path, monkeypatch, Clock(), max_steps=6) == 0
     clock = Clock(lambda: announce_end(str(tmp_path)), at=20)
     assert waiting(linear, tmp_path, monkeypatch, clock) == 20
 
 
-def test_last_checkpoint_is_evaluated_at_once_if_it_is_there(linear, tmp_path, monkeypatch):
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    assert waiting(linear, tmp_path, monkeypatch, Clock(), max_steps=6) == 0
-
-
+@pytest.mark.usefixtures("trained")
 def test_old_end_marker_counts_after_the_delay(linear, tmp_path, monkeypatch, caplog):
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     announce_end(str(tmp_path))
     assert waiting(linear, tmp_path, monkeypatch, Clock()) == 120
     text = "it begins 120 seconds after the start (EvalSpec.start_delay_secs), or when training"
@@ -128,34 +125,31 @@ def test_evaluator_without_a_checkpoint_says_so_once(linear, tmp_path, monkeypat
     assert said.count(f"Waiting for the first checkpoint in {tmp_path}.") == 1
 
 
-def test_checkpoint_that_stays_unreadable_is_an_error(linear, tmp_path, monkeypatch):
+def test_checkpoint_that_stays_unreadable_is_an_error(linear, trained, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0)
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    for path in pathlib.Path(tmp_path).glob("*.data-*"):
+    for path in tmp_path.glob("*.data-*"):
         path.write_bytes(b"short")
     settings = spec(linear, Exporter())
-    rounds = EvaluationRounds(estimator, settings)
     with pytest.raises(CheckpointError, match="damaged file"):
-        follow_checkpoints(rounds, estimator, 6, settings)
+        follow_checkpoints(EvaluationRounds(trained, settings), trained, 6, settings)
 
 
 def test_damaged_checkpoint_is_left_out_until_training_makes_another(
-    linear, tmp_path, monkeypatch, caplog
+    linear, trained, tmp_path, monkeypatch, caplog
 ):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     (tmp_path / "model.ckpt-6.data-00000-of-00001").write_bytes(b"short")
     naps = []
 
     def sleep(secs):
         naps.append(secs)
         if len(naps) == 15:
-            estimator.train(linear.input_fn, max_steps=8)
+            trained.train(linear.input_fn, max_steps=8)
 
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
     monkeypatch.setattr(evaluation_rounds, "time", clock)
     exporter = Exporter()
     settings = spec(linear, exporter)
-    follow_checkpoints(EvaluationRounds(estimator, settings), estimator, 8, settings)
+    follow_checkpoints(EvaluationRounds(trained, settings), trained, 8, settings)
     assert exporter.told == [(8, True)]
     assert len(naps) == 15
     told = [record.getMessage() for record in caplog.records]
@@ -163,10 +157,10 @@ def test_damaged_checkpoint_is_left_out_until_training_makes_another(
     assert f"Waiting for another checkpoint, since {tmp_path}/model.ckpt-6 stays damaged." in told
 
 
-def test_model_directory_that_is_removed_is_an_error(linear, tmp_path, monkeypatch):
+def test_model_directory_that_is_removed_is_an_error(linear, trained_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0)
-    folder = tmp_path / "run"
-    estimator = linear.make_estimator(folder).train(linear.input_fn, max_steps=6)
+    folder = shutil.copytree(trained_dir, tmp_path / "run")
+    estimator = linear.make_estimator(folder)
 
     class Remover(Exporter):
         def export(self, *args, **kwargs):
@@ -184,27 +178,11 @@ def exporter(name):
     return SimpleNamespace(name=name, export=lambda *args, **kwargs: None)
 
 
-def test_defaults():
-    assert TrainSpec(len)._asdict() == {
-        "input_fn": len,
-        "max_steps": None,
-        "hooks": (),
-        "saving_listeners": (),
-    }
-    assert EvalSpec(len)._asdict() == {
-        "input_fn": len,
-        "steps": 100,
-        "name": None,
-        "hooks": (),
-        "exporters": (),
-        "start_delay_secs": 120,
-        "throttle_secs": 600,
-    }
-
-
-def test_a_single_exporter_stands_for_a_list():
-    one = exporter("a")
+def test_one_exporter_or_listener_stands_for_a_list():
+    one, listener = exporter("a"), v1.train.CheckpointSaverListener()
     assert EvalSpec(len, exporters=one).exporters == EvalSpec(len, exporters=[one]).exporters
+    assert checked_listeners([listener]) == (listener,)
+    assert checked_listeners(None) == ()
 
 
 @pytest.mark.parametrize(
@@ -229,9 +207,3 @@ def test_a_single_exporter_stands_for_a_list():
 def test_mistakes(make, error, message):
     with pytest.raises(error, match=message):
         make()
-
-
-def test_listeners():
-    listener = v1.train.CheckpointSaverListener()
-    assert checked_listeners([listener]) == (listener,)
-    assert checked_listeners(None) == ()
