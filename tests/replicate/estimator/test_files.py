@@ -54,11 +54,6 @@ def test_errors_of_both_kinds_are_one_warning_per_file(caplog):
     ]
 
 
-def test_other_errors_pass():
-    with pytest.raises(ValueError, match="mine"), OptionalFiles().writing("/a"):
-        raise ValueError("mine")
-
-
 def test_logging_configures_nothing(run_python):
     done = run_python(PROGRAM)
     assert done.code == 0, done.err

@@ -22,40 +22,21 @@ def config(folder, **settings):
     return RunConfig(str(folder), save_checkpoints_steps=5, **settings)
 
 
-def test_the_process_that_saves_holds_the_lease(tmp_path):
-    with held_model_dir(config(tmp_path)) as directory:
+def test_only_the_process_that_saves_holds_the_lease(tmp_path):
+    cluster = ClusterConfig({"chief": ("h:1",), "worker": ("h:2",)}, "worker", 0)
+    with contextlib.suppress(KeyError), held_model_dir(config(tmp_path)) as directory:
         assert directory.writer == 1
         assert is_held(str(tmp_path))
-    assert not is_held(str(tmp_path))
-
-
-def test_no_other_process_takes_a_lease(tmp_path):
-    cluster = ClusterConfig({"chief": ("h:1",), "worker": ("h:2",)}, "worker", 0)
-    with held_model_dir(config(tmp_path)):
-        with held_model_dir(config(tmp_path, cluster=cluster)) as directory:
-            assert directory is None
-        with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
-            assert directory is None, "another job trains there"
+        with held_model_dir(config(tmp_path, cluster=cluster)) as other:
+            assert other is None
+        with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as other:
+            assert other is None, "another job trains there"
         assert newest_number(str(tmp_path)) == 1
+        raise KeyError
+    assert not is_held(str(tmp_path)), "released after an error, too"
     with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
         assert directory.writer == 0
     assert newest_number(str(tmp_path)) == 1
-
-
-def test_the_lease_is_released_after_an_error(tmp_path):
-    with contextlib.suppress(KeyError), held_model_dir(config(tmp_path)):
-        raise KeyError
-    assert not is_held(str(tmp_path))
-
-
-def test_a_run_that_was_taken_over_ends_with_the_error(tmp_path):
-    thief = config(tmp_path, steal_model_dir=True)
-    run = held_model_dir(config(tmp_path))
-    run.__enter__()
-    with held_model_dir(thief):
-        pass
-    with pytest.raises(ModelDirInUseError, match="has taken over"):
-        run.__exit__(None, None, None)
 
 
 def test_a_directory_whose_leases_cannot_be_made_is_refused(tmp_path, monkeypatch):

@@ -32,37 +32,22 @@ def test_dataset_of_features_and_labels():
         np.testing.assert_array_equal(labels, [4, 5])
 
 
-def test_dataset_of_features_only():
-    inputs = build(rows({"x": [1, 2]}))
-    assert list(inputs.features) == ["x"]
-    assert inputs.labels is None
-
-
-def test_config_can_turn_the_position_off():
-    config = RunConfig(save_input_position=False)
-    assert build_inputs(rows([1, 2]), ModeKeys.TRAIN, {}, config).position is None
-
-
 def test_position_belongs_to_training_datasets():
-    assert build(rows([1, 2])).position is not None
+    config = RunConfig(save_input_position=False)
+    inputs = build(rows({"x": [1, 2]}))
+    assert inputs.position is not None
+    assert (list(inputs.features), inputs.labels) == (["x"], None)
     assert build(rows([1, 2]), ModeKeys.EVAL).position is None
     assert len(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)) == 1
     assert build(lambda: tf.zeros([2])).position is None
+    assert build_inputs(rows([1, 2]), ModeKeys.TRAIN, {}, config).position is None
 
 
-@pytest.mark.parametrize("container", [tuple, list])
-def test_tensors(container):
-    features, labels = tf.zeros([2, 3]), tf.zeros([2])
-    inputs = build(lambda: container((features, labels)))
-    assert inputs.features is features
-    assert inputs.labels is labels
-
-
-def test_keys_may_be_numbers_and_strings_at_once():
-    features, labels = {"a": tf.zeros([2]), 0: tf.zeros([2])}, {0: tf.zeros([2]), "b": tf.ones([2])}
-    inputs = build(lambda: (features, labels))
-    assert (inputs.features, inputs.labels) == (features, labels)
-    assert batch_size(features) == 2
+def test_tensors_are_made_on_the_cpu_with_keys_of_any_kind():
+    inputs = build(lambda: [{"a": tf.zeros([2]), 0: tf.ones([2])}, {0: tf.zeros([2]), "b": 1}])
+    assert (set(inputs.features), set(inputs.labels)) == ({"a", 0}, {0, "b"})
+    assert inputs.features["a"].device.lower().endswith("cpu:0")
+    assert batch_size(inputs.features) == 2
 
 
 def test_labels_are_dropped_in_predict():
@@ -72,40 +57,24 @@ def test_labels_are_dropped_in_predict():
     assert inputs.labels is None
 
 
-def test_input_is_made_on_the_cpu():
-    inputs = build(lambda: tf.zeros([2, 3]))
-    assert inputs.features.device.lower().endswith("cpu:0")
-
-
 @pytest.mark.parametrize(
-    ("returned", "text"),
-    [(None, "input_fn returned None in mode 'train'"), ((1, 2, 3), "got 3 parts"), ([], "got 0")],
+    ("returned", "error", "text"),
+    [
+        (None, ValueError, "input_fn returned None in mode 'train'"),
+        ((1, 2, 3), ValueError, "got 3 parts"),
+        ([], ValueError, "got 0"),
+        (({"x": iter([1, 2])}, 3), TypeError, r"got the iterator .*from_generator"),
+        ({"x": OUTSIDE}, TypeError, r"Tensor of shape \(2, 3\) that was made outside of it"),
+    ],
 )
-def test_wrong_returns(returned, text):
-    with pytest.raises(ValueError, match=text):
+def test_wrong_returns(returned, error, text):
+    with pytest.raises(error, match=text):
         build(lambda: returned)
 
 
-def test_iterators_are_refused():
-    with pytest.raises(TypeError, match=r"got the iterator .*from_generator"):
-        build(lambda: ({"x": iter([1, 2])}, tf.zeros([2])))
-
-
-def test_tensors_made_outside_are_refused():
-    with pytest.raises(TypeError, match=r"Tensor of shape \(2, 3\) that was made outside of it"):
-        build(lambda: {"x": OUTSIDE})
-
-
-def test_batch_size_known_now():
+def test_batch_size_is_known_now_or_at_run_time_or_not_at_all(evaluate):
     assert batch_size({"x": tf.zeros([4, 2]), "y": tf.zeros([4])}) == 4
-
-
-def test_batch_size_known_at_run_time(evaluate):
     features = v1.placeholder(tf.float32, [None, 2])
     assert evaluate(batch_size(features), {features: np.zeros([3, 2])}) == 3
-
-
-def test_batch_size_unknown():
-    assert batch_size(tf.zeros([])) is None
-    assert batch_size({}) is None
-    assert batch_size(tf.sparse.from_dense([[1.0]])) is None
+    for nothing in (tf.zeros([]), {}, tf.sparse.from_dense([[1.0]])):
+        assert batch_size(nothing) is None

@@ -12,51 +12,17 @@ from replicate.estimator.run_config import RunConfig
 v1 = tf.compat.v1
 
 
-def test_defaults():
-    assert RunConfig().as_dict() == {
-        "model_dir": None,
-        "tf_random_seed": 1,
-        "save_summary_steps": 100,
-        "save_checkpoints_steps": None,
-        "save_checkpoints_secs": 600,
-        "session_config": None,
-        "keep_checkpoint_max": 5,
-        "keep_checkpoint_every_n_hours": 10000,
-        "log_step_count_steps": 100,
-        "train_distribute": None,
-        "eval_distribute": None,
-        "experimental_distribute": None,
-        "experimental_max_worker_delay_secs": None,
-        "save_input_position": True,
-        "continue_input": False,
-        "profile_steps": None,
-        "progress": "auto",
-        "device_fn": None,
-        "protocol": None,
-        "session_creation_timeout_secs": 7200,
-        "step_timeout_secs": None,
-        "max_restarts": 10,
-        "steal_model_dir": False,
-        "on_save_error": "stop",
-        "checkpoint_save_graph_def": True,
-        "cluster": ClusterConfig(),
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
+def test_attributes_cannot_be_set():
+    config = RunConfig()
+    for name, advice in (
         ("model_dir", r"config\.replace\(model_dir=\.\.\.\)"),
         ("is_chief", r"follows from the cluster: config = config\.replace\(cluster="),
         ("_model_dir", r"config\.replace\(model_dir="),
-    ],
-)
-def test_attributes_cannot_be_set(name, advice):
-    config = RunConfig()
-    with pytest.raises(dataclasses.FrozenInstanceError, match=f"Cannot set '.* {advice}"):
-        setattr(config, name, 1)
-    with pytest.raises(AttributeError, match=advice):
-        delattr(config, name)
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"Cannot set '.* {advice}"):
+            setattr(config, name, 1)
+        with pytest.raises(AttributeError, match=advice):
+            delattr(config, name)
     assert config == RunConfig()
 
 
@@ -68,7 +34,7 @@ OLD_ATTRIBUTES = """
     session_creation_timeout_secs task_id task_type tf_random_seed train_distribute"""
 
 
-def test_program_may_set_attributes_of_its_own(caplog):
+def test_program_may_set_attributes_of_its_own_that_resemble_no_setting(caplog):
     config = RunConfig("/m")
     config.hparams = {"width": 3}
     config.use_tpu = False
@@ -79,10 +45,6 @@ def test_program_may_set_attributes_of_its_own(caplog):
     del config.hparams, config.use_tpu
     assert config == RunConfig("/m")
     assert not caplog.records
-
-
-def test_attribute_that_resembles_a_setting_gives_a_warning(caplog):
-    config = RunConfig()
     config.save_checkpoint_step = 5
     assert config.save_checkpoints_steps is None
     assert r"write config = config.replace(save_checkpoints_steps=...)" in caplog.text
@@ -135,22 +97,13 @@ def test_subclass_has_own_constructor_attributes_and_properties():
         ({}, (None, 600)),
         ({"save_checkpoints_steps": None}, (None, None)),
         ({"save_checkpoints_secs": None}, (None, None)),
-        ({"save_checkpoints_steps": None, "save_checkpoints_secs": None}, (None, None)),
         ({"save_checkpoints_steps": 0}, (0, None)),
-        ({"save_checkpoints_steps": 10}, (10, None)),
         ({"save_checkpoints_steps": 5, "save_checkpoints_secs": None}, (5, None)),
     ],
 )
 def test_checkpoint_intervals_are_those_of_tf_estimator(settings, expected):
     config = RunConfig(**settings)
     assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == expected
-
-
-def test_replace_can_switch_checkpoints_off():
-    assert RunConfig().replace(save_checkpoints_secs=None).save_checkpoints_secs is None
-    assert RunConfig().replace(save_checkpoints_steps=None).save_checkpoints_secs == 600
-    with pytest.raises(ValueError, match="got both"):
-        RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
 
 
 def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
@@ -161,9 +114,10 @@ def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
     by_seconds = by_steps.replace(save_checkpoints_secs=9)
     assert (by_seconds.save_checkpoints_steps, by_seconds.save_checkpoints_secs) == (None, 9)
     assert by_steps.replace(model_dir="a").save_checkpoints_steps == 7
-
-
-def test_replace_refuses_unknown_settings():
+    assert RunConfig().replace(save_checkpoints_secs=None).save_checkpoints_secs is None
+    assert RunConfig().replace(save_checkpoints_steps=None).save_checkpoints_secs == 600
+    with pytest.raises(ValueError, match="got both"):
+        RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
     with pytest.raises(ValueError, match=r"Cannot replace \['save_steps'\]"):
         RunConfig().replace(save_steps=1)
 
@@ -174,7 +128,6 @@ def test_replace_refuses_unknown_settings():
         ({"save_checkpoints_steps": 1, "save_checkpoints_secs": 1}, "got both"),
         ({"save_checkpoints_steps": -1}, "save_checkpoints_steps must be .* >= 0"),
         ({"save_checkpoints_secs": -1}, "save_checkpoints_secs must be >= 0"),
-        ({"save_checkpoints_secs": float("nan")}, "save_checkpoints_secs must be >= 0"),
         ({"save_checkpoints_secs": "600"}, "save_checkpoints_secs must be >= 0, got '600'"),
         ({"save_summary_steps": -1}, "save_summary_steps must be"),
         ({"log_step_count_steps": 0}, "log_step_count_steps must be"),
@@ -184,8 +137,7 @@ def test_replace_refuses_unknown_settings():
         ({"keep_checkpoint_max": -1}, "keep_checkpoint_max must be .* >= 0"),
         ({"keep_checkpoint_every_n_hours": 0}, "keep_checkpoint_every_n_hours must be"),
         ({"profile_steps": (5, 4)}, r"1 <= first <= last, or None, got \(5, 4\)"),
-        ({"profile_steps": (0, 4)}, "profile_steps must be"),
-        ({"profile_steps": 5}, "profile_steps must be the first and the last step"),
+        ({"profile_steps": (0, 4)}, "profile_steps must be the first and the last step"),
         ({"profile_steps": (True, 2)}, "profile_steps must be"),
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
         (
@@ -195,7 +147,6 @@ def test_replace_refuses_unknown_settings():
         ({"model_dir": ""}, "model_dir is"),
         ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
         ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),
-        ({"max_restarts": -1}, "max_restarts must be a whole number >= 0"),
         ({"max_restarts": None}, "max_restarts must be a whole number >= 0, got None"),
         (
             {"continue_input": True, "save_input_position": False},
@@ -242,17 +193,10 @@ def test_cluster_comes_from_the_environment_and_is_kept_by_replace(monkeypatch):
     assert config.global_id_in_cluster == 1
     assert config.cluster_spec.as_dict() == CLUSTER
     assert config.service == {"a": 1}
-
-
-def test_wrong_cluster_is_an_error_of_the_constructor(monkeypatch):
     set_tf_config(monkeypatch, cluster=CLUSTER)
     with pytest.raises(ClusterConfigError, match='"task" is missing'):
         RunConfig()
-
-
-def test_cluster_can_be_given(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", "{bad")
-    assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
+    assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief, "TF_CONFIG is not read"
 
 
 def optimizer_iterations(options):
@@ -285,13 +229,6 @@ def test_replace_gives_another_task_its_own_device_filters():
     assert config.replace(cluster=ClusterConfig()).session_config is None
     own = config.replace(session_config=v1.ConfigProto())
     assert own.replace(cluster=worker).session_config == v1.ConfigProto()
-
-
-def test_session_masters_of_the_environment(monkeypatch):
-    set_tf_config(monkeypatch, session_master="grpc://a:1", eval_session_master="grpc://b:1")
-    config = RunConfig()
-    assert (config.master, config.evaluation_master) == ("grpc://a:1", "grpc://b:1")
-    assert (config.is_chief, config.task_type, config.session_config) == (True, "worker", None)
 
 
 def test_model_dir_of_the_environment(monkeypatch):

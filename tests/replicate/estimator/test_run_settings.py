@@ -9,11 +9,8 @@ import tensorflow as tf
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_settings import (
     CHECKS,
-    NOT_GIVEN,
     checked_settings,
-    checkpoint_intervals,
     default_session_config,
-    device_filters,
 )
 
 v1 = tf.compat.v1
@@ -21,7 +18,7 @@ v1 = tf.compat.v1
 JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4",)}
 
 
-@pytest.mark.parametrize("value", [1000, np.int64(1000), np.int32(1000), 1e3, np.float32(1000)])
+@pytest.mark.parametrize("value", [1000, np.int64(1000), np.float32(1000)])
 @pytest.mark.parametrize(
     "name",
     [
@@ -41,14 +38,9 @@ def test_whole_numbers_of_any_type_become_python_numbers(name, value):
     assert type(found) in ((int, float) if name == "save_checkpoints_secs" else (int,))
 
 
-@pytest.mark.parametrize(
-    "value", ["a/b", b"a/b", pathlib.Path("a/b")], ids=["string", "bytes", "path"]
-)
-def test_paths_become_strings(value):
-    assert checked_settings({"model_dir": value}) == {"model_dir": "a/b"}
-
-
-def test_other_types_are_no_paths():
+def test_paths_become_strings():
+    for value in ("a/b", b"a/b", pathlib.Path("a/b")):
+        assert checked_settings({"model_dir": value}) == {"model_dir": "a/b"}
     with pytest.raises(TypeError, match="model_dir must be a path, got 5"):
         checked_settings({"model_dir": 5})
 
@@ -59,17 +51,8 @@ def test_none_is_accepted_by_every_setting_that_tf_estimator_has():
     assert found["session_creation_timeout_secs"] == math.inf
     assert found["keep_checkpoint_every_n_hours"] == 10000
     assert found["save_summary_steps"] is found["train_distribute"] is None
-
-
-def test_zero_switches_summaries_and_checkpoints_off():
-    assert checked_settings({"save_summary_steps": 0}) == {"save_summary_steps": 0}
-    assert checked_settings({"save_checkpoints_secs": 0}) == {"save_checkpoints_secs": 0}
-
-
-@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute"])
-def test_strategies_that_are_not_supported_are_refused(name):
-    with pytest.raises(ValueError, match=rf"RunConfig: {name} must be a MirroredStrategy"):
-        checked_settings({name: object()})
+    for name in ("save_summary_steps", "save_checkpoints_secs"):
+        assert checked_settings({name: 0}) == {name: 0}, "off"
 
 
 class DistributeConfig(NamedTuple):
@@ -96,20 +79,9 @@ def test_a_distribute_config_holds_both_strategies():
 def test_other_distribute_configs_are_refused(value, error, text):
     with pytest.raises(error, match=text):
         checked_settings({"experimental_distribute": value})
-
-
-def test_one_interval_at_most():
-    assert checkpoint_intervals(NOT_GIVEN, 5) == {
-        "save_checkpoints_steps": None,
-        "save_checkpoints_secs": 5,
-    }
-    with pytest.raises(ValueError, match="got both save_checkpoints_steps=0 and"):
-        checkpoint_intervals(0, 5)
-
-
-def test_device_filters_name_the_task_and_the_parameter_servers():
-    assert device_filters(ClusterConfig(JOBS, "worker", 1)) == ["/job:ps", "/job:worker/task:1"]
-    assert device_filters(ClusterConfig(JOBS, "chief")) == ["/job:ps", "/job:chief"]
+    for name in ("train_distribute", "eval_distribute"):
+        with pytest.raises(ValueError, match=rf"RunConfig: {name} must be a MirroredStrategy"):
+            checked_settings({name: value})
 
 
 def test_session_config_without_a_cluster_or_beside_a_server_has_no_default():

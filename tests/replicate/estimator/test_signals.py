@@ -1,65 +1,49 @@
+import contextlib
 import os
 import signal
 import threading
 
 import pytest
 
-from replicate.errors import TrainingInterrupted
 from replicate.estimator.signals import interruptions
 
 
-def test_training_interrupted_carries_the_exit_code():
-    error = TrainingInterrupted(signal.SIGTERM, 7, "dir/model.ckpt-7")
-    assert isinstance(error, SystemExit)
-    assert (error.code, error.signum) == (143, signal.SIGTERM)
-    assert (error.step, error.checkpoint) == (7, "dir/model.ckpt-7")
+@pytest.fixture
+def handle():
+    """Sets the handler of a signal while a test runs."""
+    with contextlib.ExitStack() as restored:
+
+        def set_handler(signum, handler):
+            restored.callback(signal.signal, signum, signal.signal(signum, handler))
+
+        yield set_handler
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_first_signal_sets_the_flag_and_is_announced(signum, capfd):
+def test_first_signal_sets_the_flag_and_is_announced(capfd, handle):
+    handle(signal.SIGINT, signal.SIG_IGN)
+    handle(signal.SIGUSR1, lambda signum, _: received.append(signum))
+    received = []
     with interruptions() as interruption:
-        assert interruption.signum is None
-        signal.raise_signal(signum)
-        assert interruption.signum == signum
-    assert f"{signal.Signals(signum).name}: saving after this step" in capfd.readouterr().err
+        for signum in (signal.SIGINT, signal.SIGUSR1):
+            signal.raise_signal(signum)
+            assert interruption.signum is None, "ignored before, or not handled here"
+        signal.raise_signal(signal.SIGTERM)
+        assert interruption.signum == signal.SIGTERM
+    assert received == [signal.SIGUSR1]
+    assert "SIGTERM: saving after this step" in capfd.readouterr().err
 
 
-def test_previous_handlers_and_wakeup_descriptor_are_restored():
+def test_previous_handlers_and_wakeup_descriptor_are_restored(handle):
     def mine(signum, frame):
         del signum, frame
 
-    before = signal.signal(signal.SIGTERM, mine)
-    try:
-        descriptors = len(os.listdir("/proc/self/fd"))
-        with interruptions():
-            assert signal.getsignal(signal.SIGTERM) is not mine
-        assert signal.getsignal(signal.SIGTERM) is mine
-        assert signal.set_wakeup_fd(-1) == -1
-        assert len(os.listdir("/proc/self/fd")) == descriptors
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_other_signals_are_not_handled():
-    received = []
-    before = signal.signal(signal.SIGUSR1, lambda signum, _: received.append(signum))
-    try:
-        with interruptions() as interruption:
-            signal.raise_signal(signal.SIGUSR1)
-            assert interruption.signum is None
-        assert received == [signal.SIGUSR1]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_ignored_signal_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with interruptions() as interruption:
-            signal.raise_signal(signal.SIGINT)
-            assert interruption.signum is None
-    finally:
-        signal.signal(signal.SIGINT, before)
+    handle(signal.SIGTERM, mine)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with interruptions():
+        assert signal.getsignal(signal.SIGTERM) is not mine
+    assert signal.getsignal(signal.SIGTERM) is mine
+    assert signal.set_wakeup_fd(-1) == -1
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_nothing_is_installed_outside_of_the_main_thread():

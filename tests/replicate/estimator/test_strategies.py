@@ -13,13 +13,11 @@ distribute, distribute1 = tf.distribute, v1.distribute
     ("make", "devices"),
     [
         (lambda: distribute.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
-        (lambda: distribute1.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
         (
-            lambda: distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]),
+            lambda: distribute1.MirroredStrategy(["/gpu:0", "/gpu:1"]),
             ("/device:GPU:0", "/device:GPU:1"),
         ),
         (lambda: distribute.OneDeviceStrategy("/gpu:1"), ("/device:GPU:1",)),
-        (lambda: distribute1.OneDeviceStrategy("/cpu:0"), ("/device:CPU:0",)),
     ],
 )
 def test_a_strategy_names_the_devices_of_the_towers(make, devices, graph):
@@ -37,11 +35,7 @@ def test_strategies_with_central_variables_have_the_towers_of_this_process(name,
     assert len(request.devices) >= 1
 
 
-def test_no_strategy_asks_for_nothing():
+def test_other_values_are_refused():
     assert strategy_request("train_distribute", None) is None
-
-
-@pytest.mark.parametrize("value", [3, object(), "mirrored"])
-def test_other_values_are_refused(value):
     with pytest.raises(ValueError, match=r"RunConfig: eval_distribute must be a Mirr.*got "):
-        strategy_request("eval_distribute", value)
+        strategy_request("eval_distribute", "mirrored")

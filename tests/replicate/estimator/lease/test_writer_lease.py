@@ -69,7 +69,7 @@ def test_the_renewing_thread_notices_that_another_process_took_over(lease, tmp_p
         lease.check_notice()
 
 
-def test_a_check_notices_it_without_the_thread(lease, tmp_path, monkeypatch):
+def test_a_check_notices_it_without_the_thread(lease, tmp_path):
     lease.release()
     take_over(tmp_path)
     assert not lease.is_lost
