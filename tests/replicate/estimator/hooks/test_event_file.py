@@ -1,7 +1,6 @@
 """Files of values: event files as TensorBoard reads them, and lines of JSON."""
 
 import json
-import os
 import shutil
 import time
 
@@ -35,14 +34,6 @@ def values(folder):
     return [(each.step, each.value) for each in found.Scalars("a")]
 
 
-def test_tensorboard_reads_summaries_and_their_bytes(tmp_path):
-    file = EventFile(str(tmp_path / "new" / "folder"))
-    file.add_summary(summary(2.0), 7)
-    file.add_summary(summary(3.0).SerializeToString(), 8)
-    file.close()
-    assert values(tmp_path / "new" / "folder") == [(7, 2.0), (8, 3.0)]
-
-
 def test_the_same_events_as_of_tensorflows_writer(tmp_path):
     def events(folder):
         [path] = folder.glob("events.out.tfevents.*")
@@ -57,7 +48,9 @@ def test_the_same_events_as_of_tensorflows_writer(tmp_path):
     for writer in (theirs, EventFile(str(tmp_path / "ours"))):
         writer.add_session_log(v1.SessionLog(status=v1.SessionLog.START), 1)
         writer.add_summary(summary(1.0), 1)
+        writer.add_summary(summary(3.0).SerializeToString(), 8)
         writer.close()
+    assert values(tmp_path / "ours") == [(1, 1.0), (8, 3.0)]
     assert events(tmp_path / "ours") == events(tmp_path / "theirs")
 
 
@@ -78,27 +71,18 @@ def test_the_first_event_is_on_the_disk_at_once_and_others_after_a_while(tmp_pat
     assert values(tmp_path) == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
-def test_a_directory_that_cannot_be_made_is_one_warning(tmp_path, caplog, clock):
+def test_another_file_follows_after_failures_and_a_pause(tmp_path, caplog, clock):
     (tmp_path / "file").write_text("")
     file = EventFile(f"{tmp_path}/file/folder")
-    for step in range(3):
+    for step in (1, 2):
         file.add_summary(summary(1.0), step)
         clock[0] += 2 * event_file.FLUSH_SECS
+    (tmp_path / "file").unlink()
+    file.add_summary(summary(2.0), 3)
     file.close()
+    assert values(tmp_path / "file" / "folder") == [(3, 2.0)]
     assert caplog.text.count("cannot be written") == 1
     assert "not a directory" in caplog.text
-
-
-def test_another_file_follows_after_a_failure_and_a_pause(tmp_path, caplog, clock):
-    (tmp_path / "file").write_text("")
-    file = EventFile(f"{tmp_path}/file")
-    (tmp_path / "file").unlink()
-    file.add_summary(summary(1.0), 1)
-    clock[0] += event_file.FLUSH_SECS
-    file.add_summary(summary(2.0), 2)
-    file.close()
-    assert values(tmp_path / "file") == [(2, 2.0)]
-    assert caplog.text.count("cannot be written") == 1
 
 
 def test_a_removed_file_is_replaced(tmp_path, caplog):
@@ -112,7 +96,7 @@ def test_a_removed_file_is_replaced(tmp_path, caplog):
     assert values(tmp_path / "a") == [(2, 2.0)]
 
 
-def test_each_directory_has_one_file_that_stays_open(tmp_path):
+def test_each_directory_has_one_file_that_stays_open_until_it_is_removed(tmp_path):
     files = EventFiles()
     for step in (1, 2):
         for name in ("a", "b"):
@@ -121,40 +105,23 @@ def test_each_directory_has_one_file_that_stays_open(tmp_path):
     for name in ("a", "b"):
         (path,) = (tmp_path / name).iterdir()
         assert [event.step for event in v1.train.summary_iterator(str(path))] == [0, 1, 2]
-
-
-def test_a_removed_file_of_a_directory_is_followed_by_another(tmp_path):
-    files = EventFiles()
-    first = files.of(str(tmp_path))
-    os.remove(first.path)
-    assert files.of(str(tmp_path)).path != first.path
+        path.unlink()
+        assert files.of(f"{tmp_path}/{name}").path != str(path)
 
 
 def lines(folder):
     return (folder / METRICS_FILE).read_text().splitlines()
 
 
-def test_a_line_is_an_object_with_step_and_time(tmp_path):
-    before = time.time()
-    append_metrics(f"{tmp_path}/", np.int64(7), {"loss": 0.5})
-    [line] = lines(tmp_path)
-    found = json.loads(line)
-    assert before - 1 < found.pop("time") < time.time() + 1
-    assert found == {"step": 7, "loss": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (np.float32(0.5), 0.5),
-        (np.array(3, np.int64), 3),
-        (np.bool_(True), True),
-        ("eval_test", "eval_test"),
-        (float("nan"), None),
-        (np.float32(-np.inf), None),
-    ],
-)
-def test_values(tmp_path, value, written):
+def test_a_line_is_an_object_with_step_time_and_values(tmp_path):
+    values = {
+        "number": (np.float32(0.5), 0.5),
+        "array": (np.array(3, np.int64), 3),
+        "truth": (np.bool_(True), True),
+        "text": ("eval_test", "eval_test"),
+        "nan": (float("nan"), None),
+        "infinite": (np.float32(-np.inf), None),
+    }
     others = {
         "image": b"bytes",
         "matrix": np.eye(2),
@@ -164,10 +131,13 @@ def test_values(tmp_path, value, written):
         "complex": 1j,
         "texts": np.array(b"text", object),
     }
-    append_metrics(str(tmp_path), 1, {"value": value, **others})
+    before = time.time()
+    given = {name: value for name, (value, _) in values.items()}
+    append_metrics(f"{tmp_path}/", np.int64(7), {**given, **others})
     [line] = lines(tmp_path)
     found = json.loads(line)
-    assert found == {"step": 1, "time": found["time"], "value": written}
+    assert before - 1 < found.pop("time") < time.time() + 1
+    assert found == {"step": 7, **{name: expected for name, (_, expected) in values.items()}}
 
 
 def test_lines_are_added_and_one_that_was_torn_is_ended_first(tmp_path):
@@ -181,18 +151,12 @@ def test_lines_are_added_and_one_that_was_torn_is_ended_first(tmp_path):
     assert [json.loads(line)["step"] for line in (first, *others)] == [1, 2, 3]
 
 
-def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
-    (tmp_path / METRICS_FILE).mkdir()
-    append_metrics(str(tmp_path), 4, {"loss": 1.0})
-    assert f"{tmp_path}/{METRICS_FILE} cannot be written: " in caplog.text
-
-
 def test_failures_of_one_writer_give_one_warning(tmp_path, caplog):
     (tmp_path / METRICS_FILE).mkdir()
     optional = OptionalFiles()
     for step in range(3):
         append_metrics(str(tmp_path), step, {}, optional)
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count(f"{tmp_path}/{METRICS_FILE} cannot be written: ") == 1
 
 
 def test_link_out_of_the_directory_is_not_written_to(tmp_path, caplog):

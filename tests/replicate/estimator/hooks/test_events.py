@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.events import SpeedHook, SummaryHook, event_hooks
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.hooks.scheduled_hook import NextRun
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.run_config import RunConfig
@@ -41,37 +41,29 @@ def run(folder, train_op, loss, steps, **settings):
     return EventAccumulator(str(folder)).Reload()
 
 
-def test_loss_and_speed_have_their_tags_and_steps(model, tmp_path):
-    events = run(tmp_path, *model, steps=6, save_summary_steps=2, log_step_count_steps=3)
-    assert sorted(events.Tags()["scalars"]) == ["global_step/sec", "loss"]
-    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(1, 0), (3, 2), (5, 4), (6, 5)]
-    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
-    assert all(event.value > 0 for event in events.Scalars("global_step/sec"))
+def speeds(events):
+    return [event.step for event in events.Scalars("global_step/sec")]
 
 
-def test_loss_of_the_last_step_is_written_once(model, tmp_path):
-    events = run(tmp_path, *model, steps=5, save_summary_steps=2)
-    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
-
-
-def test_summaries_of_the_model_are_written(model, tmp_path):
+def test_loss_speed_summaries_and_metric_lines(model, tmp_path):
     v1.summary.scalar("five", 5.0)
-    events = run(tmp_path, *model, steps=1, save_summary_steps=1)
-    assert [event.value for event in events.Scalars("five")] == [5.0]
-
-
-def test_metric_lines_have_loss_and_speed_of_each_interval_and_of_the_last_step(model, tmp_path):
-    events = run(tmp_path, *model, steps=7, save_summary_steps=None, log_step_count_steps=3)
-    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6, 7]
+    events = run(tmp_path, *model, steps=7, save_summary_steps=2, log_step_count_steps=3)
+    assert sorted(events.Tags()["scalars"]) == ["five", "global_step/sec", "loss"]
+    losses = [(event.step, event.value) for event in events.Scalars("loss")]
+    assert losses == [(1, 0), (3, 2), (5, 4), (7, 6)]
+    assert {event.value for event in events.Scalars("five")} == {5.0}
+    assert speeds(events) == [3, 6, 7]
+    assert all(event.value > 0 for event in events.Scalars("global_step/sec"))
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(line["step"], line["loss"]) for line in lines] == [(3, 2.0), (6, 5.0), (7, 6.0)]
     assert all(line["steps_per_sec"] > 0 for line in lines)
 
 
-def test_the_last_step_has_one_line(model, tmp_path):
-    run(tmp_path, *model, steps=6, log_step_count_steps=3)
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [3, 6]
+def test_the_last_step_is_written_once(model, tmp_path):
+    events = run(tmp_path, *model, steps=6, save_summary_steps=4, log_step_count_steps=3)
+    assert [event.step for event in events.Scalars("loss")] == [1, 5, 6]
+    assert speeds(events) == [3, 6]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
@@ -113,40 +105,9 @@ def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
     [
         (NextRun(), False),
         (NextRun(step=5), True),
-        (NextRun(step=6), False),
-        (NextRun(time=0.0), True),
-        (NextRun(time=math.inf), False),
+        (NextRun(step=6, time=math.inf), False),
         (NextRun(step=6, time=time.monotonic()), True),
     ],
 )
 def test_schedule_is_reached_by_step_or_time(schedule, is_reached):
     assert schedule.is_reached(5) == is_reached
-
-
-class LearningRateHook(ScheduledHook):
-    """The example in the documentation of ScheduledHook."""
-
-    def __init__(self, readings, learning_rate):
-        self.logged = []
-        self._readings = readings
-        self._learning_rate = learning_rate
-        self._next_run = NextRun(step=1)
-
-    def next_run(self):
-        return self._next_run
-
-    def after_run(self, run_context, run_values):
-        step = self._readings.step
-        if self._next_run.is_reached(step):
-            self.logged.append((step, run_context.session.run(self._learning_rate)))
-            self._next_run = NextRun(step=step + 100)
-
-
-def test_hook_of_the_example_logs_every_100_steps(graph):
-    step = v1.train.create_global_step()
-    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
-    hook = LearningRateHook(readings, tf.constant(0.5))
-    loop = StepLoop(readings, [hook, StopHook(readings, last_step=150)])
-    with v1.train.MonitoredSession(hooks=loop.hooks) as session:
-        loop.run(session)
-    assert hook.logged == [(1, 0.5), (101, 0.5)]
