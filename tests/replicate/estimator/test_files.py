@@ -48,6 +48,8 @@ def test_errors_of_both_kinds_are_one_warning_per_file(caplog):
         for fault in faults:
             with optional.writing(path):
                 raise fault
+    with pytest.raises(ValueError, match="mine"), optional.writing("/c"):
+        raise ValueError("mine")
     assert [record.getMessage() for record in caplog.records] == [
         "/a cannot be written: No space left on device. The run goes on without it.",
         "/b cannot be written: No space left on device. The run goes on without it.",

@@ -1,7 +1,6 @@
 """Model directories, and their files that only the holder of the lease writes."""
 
 import os
-import pathlib
 
 import pytest
 import tensorflow as tf
@@ -47,26 +46,19 @@ def test_makes_the_directory_and_leaves_nothing_in_it(tmp_path):
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_model_dir_that_is_a_file_is_refused(tmp_path):
+def test_unusable_directories_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ValueError, match="it is a file, and must be a directory"):
         prepare_model_dir(f"{tmp_path}/file")
     assert (tmp_path / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize("name", ["checkpoint", "checkpoint.saving", "training_ended"])
-def test_refuses_a_directory_in_the_place_of_a_file(tmp_path, name):
-    (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=f"{name} in it is a directory, and must be a file"):
-        prepare_model_dir(str(tmp_path))
-
-
-def test_refuses_a_directory_that_cannot_be_made():
+    for name in ("checkpoint", "checkpoint.saving", "training_ended"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(ValueError, match=f"{name} in it is a directory, and must be a file"):
+            prepare_model_dir(str(tmp_path))
+        (tmp_path / name).rmdir()
     with pytest.raises(ValueError, match="no file can be written there"):
         prepare_model_dir("/proc/model")
 
-
-def test_refuses_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(path, mode):
         raise tf.errors.PermissionDeniedError(None, None, f"{path}: Permission denied")
 
@@ -75,24 +67,18 @@ def test_refuses_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
         prepare_model_dir(str(tmp_path))
 
 
-def test_removes_half_written_files_only(tmp_path):
+def test_removes_half_written_files_only_and_does_not_follow_links(tmp_path):
+    outside, model_dir = tmp_path / "outside", tmp_path / "model"
+    (outside / "kept").mkdir(parents=True)
+    (model_dir / "model.ckpt-1_temp" / "part-0").mkdir(parents=True)
+    (model_dir / "model.ckpt-2_temp").symlink_to(outside)
     for name in HALF_WRITTEN + WHOLE:
-        (tmp_path / name).write_text("")
-    assert remove_remains(FencedModelDir(str(tmp_path))) == sorted(HALF_WRITTEN)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(WHOLE)
-
-
-def test_removes_half_written_directories_but_does_not_follow_links(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "kept").write_text("")
-    model_dir = tmp_path / "model"
-    (model_dir / "model.ckpt-1_temp").mkdir(parents=True)
-    (model_dir / "model.ckpt-1_temp" / "part-0").write_text("")
-    pathlib.Path(model_dir / "model.ckpt-2_temp").symlink_to(outside)
-    assert len(remove_remains(FencedModelDir(str(model_dir)))) == 2
-    assert list(model_dir.iterdir()) == []
+        (model_dir / name).write_text("")
+    removed = [*HALF_WRITTEN, "model.ckpt-1_temp", "model.ckpt-2_temp"]
+    assert remove_remains(FencedModelDir(str(model_dir))) == sorted(removed)
+    assert sorted(path.name for path in model_dir.iterdir()) == sorted(WHOLE)
     assert (outside / "kept").exists()
+    assert remove_remains(FencedModelDir(f"{tmp_path}/absent")) == []
 
 
 @pytest.mark.parametrize(
@@ -113,11 +99,6 @@ def test_removes_half_deleted_checkpoints_that_are_not_listed(tmp_path, state, r
     (tmp_path / "checkpoint").write_bytes(state)
     assert remove_remains(FencedModelDir(str(tmp_path))) == removed
     assert len(list(tmp_path.iterdir())) == 5 - len(removed)
-
-
-def test_nothing_to_remove(tmp_path):
-    assert remove_remains(FencedModelDir(str(tmp_path))) == []
-    assert remove_remains(FencedModelDir(f"{tmp_path}/absent")) == []
 
 
 def contents(folder):
@@ -171,22 +152,19 @@ def test_a_checkpoint_takes_the_place_of_an_older_one(files, tmp_path):
 
 def test_nothing_is_seen_of_a_checkpoint_that_is_not_complete(lease, tmp_path):
     files = FencedModelDir(str(tmp_path), lease)
+    write_parts(tmp_path / "model.ckpt-7", "old", [*PARTS, "input_position"])
+    before = contents(tmp_path)
 
     def save():
         with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
             write_parts(staged, "half")
-            assert contents(tmp_path) == {}
+            assert contents(tmp_path) == before
             raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     with pytest.raises(tf.errors.ResourceExhaustedError):
         save()
-    assert contents(tmp_path) == {}
+    assert contents(tmp_path) == before
     assert os.listdir(lease.folder) == []
-
-
-def test_parts_that_a_checkpoint_no_longer_has_are_removed(lease, tmp_path):
-    files = FencedModelDir(str(tmp_path), lease)
-    write_parts(tmp_path / "model.ckpt-7", "old", [*PARTS, "input_position"])
     with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
         write_parts(staged, "new")
     assert contents(tmp_path) == {f"model.ckpt-7.{part}": "new" for part in PARTS}
@@ -252,11 +230,11 @@ def test_tensorflow_reads_the_state_file_of_a_writer(tmp_path):
     assert v1.train.get_checkpoint_state(str(tmp_path)).model_checkpoint_path == paths[-1]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\xff", b'model_checkpoint_path: "a"'])
-def test_there_is_no_writer_in_other_state_files(content, tmp_path):
-    if content is not None:
-        (tmp_path / "checkpoint").write_bytes(content)
+def test_there_is_no_writer_in_other_state_files(tmp_path):
     assert last_writer(str(tmp_path)) == 0
+    for content in (b"", b"\xff", b'model_checkpoint_path: "a"'):
+        (tmp_path / "checkpoint").write_bytes(content)
+        assert last_writer(str(tmp_path)) == 0
 
 
 def test_without_a_lease_the_state_file_is_that_of_tensorflow(tmp_path):

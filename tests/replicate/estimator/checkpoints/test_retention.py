@@ -115,40 +115,31 @@ def test_checkpoints_of_an_earlier_run_count(graph, model_dir):
 
 
 def test_noted_checkpoints_are_removed_unless_listed(model_dir):
-    write_save_note(
-        FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
-    )
+    (model_dir / "other-1.index").write_text("")
+    noted = [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
+    write_save_note(FencedModelDir(str(model_dir)), [*noted, f"{model_dir}/other-1", ".."])
     assert remove_unlisted(FencedModelDir(str(model_dir))) == ["model.ckpt-4", "model.ckpt-1"]
     assert [name for name in names(model_dir) if name.endswith(".index")] == [
         "model.ckpt-2.index",
         "model.ckpt-3.index",
+        "other-1.index",
     ]
-    assert len(names(model_dir)) == 7, "the note is gone, and so are data and graph"
+    assert len(names(model_dir)) == 8, "the note is gone, and so are data and graph"
 
 
-def test_without_a_note_unlisted_checkpoints_stay(model_dir):
+def test_unlisted_checkpoints_stay_without_a_note_or_a_state_file(model_dir):
     before = names(model_dir)
     assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
-    remove_save_note(FencedModelDir(str(model_dir)))
-    remove_save_note(FencedModelDir(str(model_dir)))
+    for _ in range(2):
+        remove_save_note(FencedModelDir(str(model_dir)))
     assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     assert names(model_dir) == before
-
-
-def test_nothing_is_removed_while_the_state_file_is_unusable(model_dir):
     write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
     (model_dir / "checkpoint").write_bytes(b"")
     before = names(model_dir)
     assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     assert names(model_dir) == before
-
-
-def test_other_files_in_the_note_are_not_removed(model_dir):
-    (model_dir / "other-1.index").write_text("")
-    write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/other-1", ".."])
-    assert remove_unlisted(FencedModelDir(str(model_dir))) == []
-    assert (model_dir / "other-1.index").exists()
 
 
 def kill_while_saving(child, folder, chance):
