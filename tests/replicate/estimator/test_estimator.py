@@ -205,7 +205,16 @@ def test_with_model_fn_changes_nothing_else(linear, tmp_path):
         estimator.with_model_fn(3)
 
 
-def test_subclass_finds_the_attributes_of_tf_estimator(linear, tmp_path):
+class OwnConfig(RunConfig):
+    """A RunConfig of a program, with a property of its own."""
+
+    @property
+    def model_dir(self):
+        """A directory beneath the given one."""
+        return f"{self._model_dir}/own"
+
+
+def test_subclass_and_model_fn_find_the_attributes_of_tf_estimator(linear, tmp_path):
     class Inheriting(Estimator):
         def found(self):
             with tf.Graph().as_default() as graph:
@@ -213,16 +222,21 @@ def test_subclass_finds_the_attributes_of_tf_estimator(linear, tmp_path):
                 assert steps[0] is steps[1] is v1.train.get_global_step(graph)
             return self._model_fn, self._model_dir, self._config, self._params
 
-    config = RunConfig()
-    config.hparams = "own"
+    def given_model_fn(features, config, params):
+        assert (type(config), config.hparams) == (OwnConfig, "own")
+        return EstimatorSpec("infer", features)
+
+    given = OwnConfig(str(tmp_path))
+    given.hparams = "own"
     source = WarmStartSettings("/source")
-    estimator = Inheriting(linear.model_fn, str(tmp_path), config, {"rate": 0.1}, source)
+    estimator = Inheriting(given_model_fn, config=given, params={}, warm_start_from=source)
     model_fn, model_dir, config, params = estimator.found()
-    assert model_fn is linear.model_fn
-    assert model_dir == config.model_dir == str(tmp_path)
-    assert config.hparams == "own"
-    assert params == {"rate": 0.1}
+    assert model_fn is given_model_fn
+    assert model_dir == config.model_dir == f"{tmp_path}/own"
+    assert params == {}
     assert estimator._warm_start_settings is source
+    with tf.Graph().as_default():
+        estimator.model_fn(tf.ones([1]), None, "infer", config)
 
 
 def test_each_call_has_the_same_seed(linear, tmp_path):
@@ -310,32 +324,6 @@ def test_calls_that_need_another_task_mode_or_checkpoint(linear, tmp_path):
     role = ClusterConfig({"chief": ("a:1",), "ps": ("a:2",)}, "ps", 0)
     with pytest.raises(ValueError, match="Cannot train: TF_CONFIG makes this process ps 0"):
         linear.make_estimator(tmp_path, cluster=role).train(linear.input_fn, steps=1)
-
-
-class Widened(RunConfig):
-    """A RunConfig of a program, with an argument of its own."""
-
-    def __init__(self, width, **settings):
-        super().__init__(**settings)
-        self.width = width
-
-    @property
-    def model_dir(self):
-        """A directory of its own for each width."""
-        return f"{self._model_dir}/{self.width}"
-
-
-def test_config_of_a_subclass_reaches_model_fn(linear, tmp_path):
-    seen = []
-
-    def model_fn(features, labels, mode, params, config):
-        seen.append((type(config), config.width, config.model_dir))
-        return linear.model_fn(features, labels, mode, params)
-
-    config = Widened(8, model_dir=tmp_path, progress="off", save_checkpoints_steps=None)
-    estimator = Estimator(model_fn, config=config, params={"rate": 0.1})
-    estimator.train(linear.input_fn, steps=1)
-    assert seen == [(Widened, 8, f"{tmp_path}/8")]
 
 
 def test_config_of_an_estimator_has_a_session_config(linear, tmp_path):

@@ -27,7 +27,7 @@ v1 = tf.compat.v1
 CONFIG = RunConfig(progress="off")
 
 
-def evaluate(rows, steps=None, hooks=(), scaffold=None, **metrics):
+def measure(rows, steps=None, hooks=(), scaffold=None, **metrics):
     """Evaluates a model whose loss is the mean of each batch."""
     v1.train.create_global_step()
     dataset = tf.data.Dataset.from_tensor_slices(np.array(rows, np.float32)).batch(2)
@@ -41,7 +41,7 @@ def evaluate(rows, steps=None, hooks=(), scaffold=None, **metrics):
 
 
 def test_metrics_weigh_rows_and_the_loss_weighs_batches(graph):
-    results = evaluate([1, 2, 6], mean=v1.metrics.mean)
+    results = measure([1, 2, 6], mean=v1.metrics.mean)
     assert results == {"mean": 3.0, "loss": np.mean([1.5, 6]), "global_step": 0}
 
 
@@ -50,7 +50,7 @@ def test_metrics_may_be_nests_and_operations(graph):
         value, update = v1.metrics.mean(features)
         return (value, {"a": 2 * value}), (update, tf.no_op())
 
-    results = evaluate([1, 2, 6], nest=nest, operation=lambda _: (tf.no_op(), tf.no_op()))
+    results = measure([1, 2, 6], nest=nest, operation=lambda _: (tf.no_op(), tf.no_op()))
     assert results["nest"] == (3.0, {"a": 6.0})
     assert results["operation"] is None
 
@@ -58,18 +58,15 @@ def test_metrics_may_be_nests_and_operations(graph):
 def test_steps_limit_the_batches_and_hooks_see_each(graph, linear):
     seen = []
     hooks = [linear.CallHook(seen.append)]
-    assert evaluate([1, 2, 6, 6, 9], steps=2, hooks=hooks)["loss"] == np.mean([1.5, 6])
+    assert measure([1, 2, 6, 6, 9], steps=2, hooks=hooks)["loss"] == np.mean([1.5, 6])
     assert seen == [0, 0]
 
 
-def test_no_batch_is_an_error(graph):
-    with pytest.raises(ValueError, match="the input ended before its first batch"):
-        evaluate([])
-
-
-def test_reserved_names(graph):
+def test_reserved_names_and_an_input_without_a_batch(graph):
     with pytest.raises(ValueError, match=r"must not hold \['global_step', 'loss'\]"):
-        evaluate([1.0], loss=v1.metrics.mean, global_step=v1.metrics.mean)
+        measure([1.0], loss=v1.metrics.mean, global_step=v1.metrics.mean)
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="the input ended before its fir"):
+        measure([])
 
 
 def test_results_are_written_at_their_step(tmp_path):
@@ -90,7 +87,7 @@ def test_results_are_written_at_their_step(tmp_path):
 
 def test_summaries_as_metrics_get_the_tags_of_tf_estimator(graph, tmp_path):
     image = v1.summary.image("of_the_model", np.zeros([2, 1, 1, 1], np.float32))
-    results = evaluate(
+    results = measure(
         [1.0],
         picture=lambda features: (image, tf.no_op()),
         note=lambda features: (v1.summary.text("note", tf.constant("seen")), tf.no_op()),
@@ -123,7 +120,7 @@ def test_results_that_cannot_be_shown_are_left_out_with_a_warning(tmp_path, own_
 def test_local_init_op_of_the_scaffold_runs_beside_that_of_the_metrics(graph):
     local = v1.Variable(7.0, collections=[])
     scaffold = v1.train.Scaffold(local_init_op=local.initializer)
-    results = evaluate([1, 2, 6], scaffold=scaffold, own=lambda features: (local, tf.no_op()))
+    results = measure([1, 2, 6], scaffold=scaffold, own=lambda features: (local, tf.no_op()))
     assert results == {"own": 7.0, "loss": np.mean([1.5, 6]), "global_step": 0}
 
 
@@ -200,10 +197,6 @@ def numbers():
     return tf.data.Dataset.range(3).batch(1)
 
 
-def fed():
-    return tf.data.Dataset.from_tensors(v1.placeholder(tf.int64, [1])).repeat()
-
-
 def queued():
     queue = v1.FIFOQueue(1, tf.int64, [[1]])
     v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue([[1]])]))
@@ -219,32 +212,25 @@ def queued():
         (numbers, False),
         (lambda: numbers().repeat().take(2), False),
         (lambda: tf.data.Dataset.zip((numbers().repeat(), numbers())), False),
-        (fed, False),
         (queued, False),
         (lambda: v1.data.make_one_shot_iterator(numbers().repeat()).get_next(), False),
         (lambda: tf.numpy_function(lambda: np.ones(1), [], tf.float64), False),
     ],
 )
-def test_endless_input_gives_a_warning(make_input, is_endless, caplog):
-    with tf.Graph().as_default() as graph:
-        made = make_input()
-        scaffold = None
-        if isinstance(made, tf.data.Dataset):
-            iterator = v1.data.make_initializable_iterator(made)
-            holders = [op.outputs[0] for op in graph.get_operations() if op.type == "Placeholder"]
-            feed = {holder: [7] for holder in holders}
-            scaffold = v1.train.Scaffold(
-                init_op=iterator.initializer, init_feed_dict=feed, local_init_op=tf.no_op()
-            )
-            made = iterator.get_next()
-        predictions = {str(number): each for number, each in enumerate(tf.nest.flatten(made))}
-        spec = EstimatorSpec(ModeKeys.PREDICT, predictions, scaffold=scaffold)
-        condition = endless_input()
-        session = open_prediction_session(spec, None, RunConfig())
-    found = batches(session, graph, predictions, condition)
-    next(found)
-    found.close()
-    assert ("predict never ends by itself" in caplog.text) == is_endless
+def test_endless_input_is_known_if_the_graph_shows_it(graph, evaluate, make_input, is_endless):
+    made = make_input()
+    if isinstance(made, tf.data.Dataset):
+        v1.data.make_initializable_iterator(made).get_next()
+    condition = endless_input()
+    assert (condition is not None and evaluate(condition)) == is_endless
+
+
+def test_input_that_must_be_fed_gives_no_warning(graph, caplog):
+    spec = EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([1]))
+    condition = v1.placeholder(tf.bool, [])
+    session = open_prediction_session(spec, None, CONFIG)
+    next(batches(session, graph, spec.predictions, condition))
+    assert "predict never ends" not in caplog.text
 
 
 def test_select():
@@ -256,12 +242,6 @@ def test_select():
         select(predictions, ["c"])
     with pytest.raises(ValueError, match="are a single Tensor"):
         select(1, ["c"])
-
-
-def test_examples_of_a_dict_and_of_an_array():
-    rows = list(examples({"a": np.array([1, 2]), "b": np.array([[3], [4]])}))
-    assert rows == [{"a": 1, "b": [3]}, {"a": 2, "b": [4]}]
-    assert list(examples(np.array([1, 2]))) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from replicate.estimator.run_settings import (
     checked_settings,
     default_session_config,
 )
+from replicate.estimator.strategies import strategy_request
 
 v1 = tf.compat.v1
 
@@ -89,3 +90,35 @@ def test_session_config_without_a_cluster_or_beside_a_server_has_no_default():
     assert default_session_config(ClusterConfig(JOBS, "worker", target="grpc://a:1")) is None
     by_master = ClusterConfig(JOBS, "worker", session_master="grpc://a:1")
     assert len(default_session_config(by_master).device_filters) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "devices"),
+    [
+        (lambda: tf.distribute.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
+        (
+            lambda: v1.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]),
+            ("/device:GPU:0", "/device:GPU:1"),
+        ),
+        (lambda: tf.distribute.OneDeviceStrategy("/gpu:1"), ("/device:GPU:1",)),
+    ],
+)
+def test_a_strategy_names_the_devices_of_the_towers(make, devices, graph):
+    # In a graph: eagerly, a strategy makes tensors on its devices, which must be there.
+    request = strategy_request("train_distribute", make())
+    assert request is not None
+    assert request.devices == devices
+
+
+@pytest.mark.parametrize("name", ["CentralStorageStrategy", "ParameterServerStrategy"])
+def test_strategies_with_central_variables_have_the_towers_of_this_process(name, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    request = strategy_request("train_distribute", getattr(v1.distribute.experimental, name)())
+    assert request is not None
+    assert len(request.devices) >= 1
+
+
+def test_other_values_are_refused():
+    assert strategy_request("train_distribute", None) is None
+    with pytest.raises(ValueError, match=r"RunConfig: eval_distribute must be a Mirr.*got "):
+        strategy_request("eval_distribute", "mirrored")

@@ -37,15 +37,10 @@ def test_end_of_the_chief_cancels_waits_of_a_worker(graph, tmp_path):
     announce_end(str(tmp_path))
     assert conditions.should_cancel_wait()
     assert not make_conditions(model_dir=str(tmp_path)).should_cancel_wait()
-
-
-@pytest.mark.parametrize(("loss", "is_cancelled"), [(None, False), (1.0, True)])
-def test_old_end_marker_counts_after_the_first_step(graph, tmp_path, loss, is_cancelled):
-    announce_end(str(tmp_path))
-    readings = SimpleNamespace(step=0, loss=loss, skipped=[])
-    training_end = TrainingEnd(str(tmp_path))
-    conditions = make_conditions(readings, training_end, model_dir=str(tmp_path))
-    assert conditions.should_cancel_wait() == is_cancelled
+    for loss, is_cancelled in ((None, False), (1.0, True)):  # The marker counts after a step.
+        readings = SimpleNamespace(step=0, loss=loss, skipped=[])
+        late = make_conditions(readings, TrainingEnd(str(tmp_path)), model_dir=str(tmp_path))
+        assert late.should_cancel_wait() == is_cancelled
 
 
 @pytest.mark.parametrize("error", [tf.errors.OutOfRangeError(None, None, "end"), StopIteration()])

@@ -108,16 +108,18 @@ class DistributeConfig:
     eval_distribute = None
 
 
-def test_a_distribute_config_is_a_strategy_too(tmp_path):
-    estimator = make(tmp_path, experimental_distribute=DistributeConfig())
-    assert weight_of(estimator.train(input_fn(4))) == -2.5
-
-
-def test_one_device_takes_every_batch(tmp_path):
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    estimator = make(tmp_path, train_distribute=strategy).train(input_fn(4))
-    assert weight_of(estimator) == -5.0
-    assert estimator.get_variable_value("global_step") == 2
+@pytest.mark.parametrize(
+    ("settings", "weight", "steps"),
+    [
+        ({"experimental_distribute": DistributeConfig()}, -2.5, 1),
+        ({"train_distribute": tf.distribute.OneDeviceStrategy("/cpu:0")}, -5.0, 2),
+    ],
+)
+def test_a_distribute_config_is_a_strategy_and_one_device_takes_every_batch(
+    tmp_path, settings, weight, steps
+):
+    estimator = make(tmp_path, **settings).train(input_fn(4))
+    assert (weight_of(estimator), estimator.get_variable_value("global_step")) == (weight, steps)
 
 
 def test_an_interrupted_input_continues_with_whole_groups(tmp_path):
@@ -200,33 +202,16 @@ def values(estimator):
     return [estimator.get_variable_value(name) for name in estimator.get_variable_names()]
 
 
-def test_canned_estimators_train_on_default_towers_by_the_sum_of_their_losses(tmp_path):
-    one = linear(tmp_path / "one").train(regression_data(5))
-    with default_towers(DefaultTowers(devices=tuple(TWO))):
-        two = linear(tmp_path / "two")
-        assert replicate.add_metrics(two, lambda labels: {}) is not two
-        two = replicate.add_metrics(two, lambda labels: {}).train(regression_data(5))
-    for found, expected in zip(values(two), values(one), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_a_canned_estimator_sums_the_losses_of_a_strategys_batches(tmp_path):
+def test_canned_estimators_sum_the_losses_of_default_towers_and_of_a_strategys_batches(tmp_path):
     one = linear(tmp_path / "one").train(regression_data(4), steps=1)
-    two = linear(tmp_path / "two", train_distribute=mirrored()).train(regression_data(2), steps=1)
-    for found, expected in zip(values(two), values(one), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_kmeans_trains_on_default_towers(tmp_path):
-    def train(folder):
-        config = replicate.RunConfig(str(folder), progress="off")
-        kmeans = replicate.KMeansClustering(2, initial_clusters=ROWS[:2], config=config)
-        return kmeans.train(lambda: tf.data.Dataset.from_tensors(ROWS).repeat(), steps=4)
-
-    one = train(tmp_path / "one")
+    strategy = linear(tmp_path / "two", train_distribute=mirrored())
+    strategy.train(regression_data(2), steps=1)
     with default_towers(DefaultTowers(devices=tuple(TWO))):
-        two = train(tmp_path / "two")
-    np.testing.assert_allclose(two.cluster_centers(), one.cluster_centers(), rtol=1e-6)
+        split = replicate.add_metrics(linear(tmp_path / "three"), lambda labels: {})
+        split.train(regression_data(4), steps=1)
+    for each in (strategy, split):
+        for found, expected in zip(values(each), values(one), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def tpu_model_fn(features, labels, mode, params):

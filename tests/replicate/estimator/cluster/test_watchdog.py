@@ -31,29 +31,30 @@ class Session:
         raise tf.errors.CancelledError(None, None, "closed")
 
 
+class Asked(list):
+    """The jobs that are asked; the test says who is absent, and which connection is dead."""
+
+    absent = ()
+    dead = None
+
+    def __init__(self):
+        self.reported = []
+
+    def absent_tasks(self, config, jobs):
+        self.append(list(jobs))
+        return self.absent
+
+
 @pytest.fixture
 def asked(monkeypatch):
-    """The jobs that are asked; the test says who is absent."""
+    asked = Asked()
     monkeypatch.setattr(watchdog, "POLL_SECS", 0.01)
     monkeypatch.setattr(watchdog, "LOOK_SECS", 0.05)
-    asked = []
-    monkeypatch.setattr(
-        watchdog, "absent_tasks", lambda config, jobs: asked.append(list(jobs)) or asked.absent
-    )
-
+    monkeypatch.setattr(watchdog, "absent_tasks", asked.absent_tasks)
     monkeypatch.setattr(watchdog, "dead_connection", lambda config: asked.dead)
     monkeypatch.setattr(
-        watchdog,
-        "report_dead_connection",
-        lambda target, config, index: asked.reported.append(index),
+        watchdog, "report_dead_connection", lambda *arguments: asked.reported.append(arguments[-1])
     )
-
-    class Asked(list):
-        absent = ()
-        dead = None
-
-    asked = Asked()
-    asked.reported = []
     return asked
 
 

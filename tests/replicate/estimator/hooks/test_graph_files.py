@@ -6,7 +6,6 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
@@ -114,22 +113,6 @@ def test_import_meta_graph_and_restore_continue_the_model(trained):
         session.run(train_op, feeds)
         assert session.run(v1.train.get_global_step()) == 5
         assert (session.run(w) != expected).all()
-
-
-def test_graph_pbtxt_can_be_frozen(trained):
-    checkpoint = str(trained / "model.ckpt-4")
-    meta_graph = v1.MetaGraphDef.FromString((trained / "model.ckpt-4.meta").read_bytes())
-    with tf.Graph().as_default() as graph, v1.Session() as session:
-        graph_def = text_format.Parse((trained / "graph.pbtxt").read_text(), v1.GraphDef())
-        tf.import_graph_def(graph_def, name="")
-        saver_def = meta_graph.saver_def
-        session.run(saver_def.restore_op_name, {saver_def.filename_tensor_name: checkpoint})
-        frozen = v1.graph_util.convert_variables_to_constants(
-            session, graph.as_graph_def(), ["output"]
-        )
-    (w, *_) = (n for n in frozen.node if n.op == "Const" and n.name.split("/")[0] == "w")
-    value = tf.make_ndarray(w.attr["value"].tensor)
-    np.testing.assert_array_equal(value, tf.train.load_variable(checkpoint, "w"))
 
 
 def write(folder, initial=1.0, **settings):

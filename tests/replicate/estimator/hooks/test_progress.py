@@ -145,13 +145,9 @@ def test_bar_in_a_narrow_terminal_leaves_out_the_examples(steps, monkeypatch):
     assert "ex/s" not in shown
 
 
-@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
-def test_first_step_shows_neither_speed_nor_time_left(steps, stream):
-    text = steps.run(1, stream(), last_step=1000, interval=1e9, shows_start=True).getvalue()
-    assert "starting: compiling the first step" in text
-    assert "step/s" not in text
-    assert "ETA" not in text
-    assert not re.search(r"<\d", text)
+def test_first_step_shows_neither_speed_nor_time_left(steps):
+    text = steps.run(1, io.StringIO(), last_step=99, interval=1e9, shows_start=True).getvalue()
+    assert text == "train  starting: compiling the first step\n"
 
 
 def test_bar_shows_the_start_in_its_own_line(steps):
@@ -241,11 +237,3 @@ def test_a_worker_only_logs(model, tmp_path, capsys):
     StartHook(config, {}).begin()
     assert capsys.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_model_without_variables_has_no_table(graph, tmp_path, capsys):
-    StartHook(RunConfig(str(tmp_path), progress="log"), {}).begin()
-    assert capsys.readouterr().err.splitlines()[1:] == [
-        "variables on    none",
-        "consolidation   TensorFlow's choice",
-    ]

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import subprocess
-import threading
 import time
 
 import pytest
@@ -91,29 +90,6 @@ def test_a_silent_lease_of_another_host_is_waited_for_and_taken(path, hold, monk
     assert "on host node9 (lease 4" in own_log.text
 
 
-def test_one_of_many_claims_gets_a_silent_lease(path, hold, monkeypatch):
-    monkeypatch.setattr(claim, "SILENCE_SECS", 0.5)
-    monkeypatch.setattr(writer_lease, "RENEW_SECS", 0.1)
-    hold()
-    leases, errors = [], []
-
-    def try_it():
-        try:
-            leases.append(claim_lease(path))
-        except ModelDirInUseError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=try_it) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (lease,) = leases
-    assert len(errors) == 3
-    lease.check()
-    lease.release()
-
-
 def test_a_claim_that_comes_late_gives_its_number_back(path, hold):
     hold(number=3)
     late = LeaseRecord(2, "late", this_process())
@@ -140,22 +116,13 @@ def test_the_time_in_which_an_observer_was_stopped_does_not_count(path):
     assert not observer.has_run_out(1, b"same")
     clock.now += 3600
     assert not observer.has_run_out(1, b"same")
-    for _ in range(9):
-        clock.now += 1
+    clock.now += 9
     looks = 0
     while not observer.has_run_out(1, b"same"):
         clock.now += 0.5
         looks += 1
     assert looks == pytest.approx((claim.SILENCE_SECS - 2) / 0.5, abs=1)
-
-
-def test_a_new_holder_is_observed_anew(path):
-    clock = Clock()
-    observer = LeaseObserver(path, clock)
-    for _ in range(10):
-        assert not observer.has_run_out(1, b"same")
-        clock.now += 1
-    assert not observer.has_run_out(2, b"same")
+    assert not observer.has_run_out(2, b"same"), "a new holder is observed anew"
     clock.now += 1
     assert not observer.has_run_out(2, b"same")
 
