@@ -66,12 +66,9 @@ def test_task_without_an_address_is_not_asked():
     assert servers.absent_tasks(beside, ["chief", "ps"]) == []
 
 
-@pytest.mark.parametrize(
-    ("waited", "longest", "expected"),
-    [(0, 0.5, 0.1), (2, 0.5, 0.2), (9, 0.5, 0.5), (0, 0.02, 0.02)],
-)
-def test_pauses_between_checks_grow_with_the_wait(waited, longest, expected):
-    assert servers.poll_secs(waited, longest) == expected
+def test_pauses_between_checks_grow_with_the_wait():
+    for waited, longest, expected in ((0, 0.5, 0.1), (2, 0.5, 0.2), (9, 0.5, 0.5), (0, 0.02, 0.02)):
+        assert servers.poll_secs(waited, longest) == expected
 
 
 def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog):

@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -187,19 +188,10 @@ def test_chief_that_comes_back_restores_only_if_a_parameter_server_lost_its_part
 
 
 def test_worker_does_not_blame_the_chief_for_a_silent_server(graph, monkeypatch):
-    closed = []
-
-    class Silent:
-        """A session whose server accepts connections and never answers."""
-
-        def __init__(self, *_, **__):
-            self.close = lambda: closed.append(True)
-
-        def first_run(self, _):
-            raise SilentServerError(30)
-
-    monkeypatch.setattr(worker_session, "ServerSession", Silent)
+    silent = mock.Mock()
+    silent.first_run.side_effect = SilentServerError(30)
+    monkeypatch.setattr(worker_session, "ServerSession", lambda *_, **__: silent)
     v1.get_variable("w", initializer=1.0)
     with pytest.raises(SilentServerError, match="within 30 seconds"):
         WorkerSessionCreator(v1.train.Scaffold(), config()).create_session()
-    assert closed == [True]
+    silent.close.assert_called_once()
