@@ -4,6 +4,7 @@ Child processes load this file too (see `stub`), so that parent and child train 
 """
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -95,6 +96,25 @@ class CallHook(v1.train.SessionRunHook):
 
     def after_run(self, run_context, run_values):
         self.function(int(run_context.session.run(self.global_step)))
+
+
+class Clock:
+    """A clock that only sleeping moves on; an event may happen during a nap."""
+
+    def __init__(self, event=lambda: None, at=math.inf):
+        self.now = 0.0
+        self._event, self._at = event, at
+
+    def monotonic(self):
+        """Returns the time."""
+        return self.now
+
+    def sleep(self, secs):
+        """Moves on the time, and lets the event happen if it is due."""
+        is_before = self.now < self._at
+        self.now += secs
+        if is_before and self.now >= self._at:
+            self._event()
 
 
 def values(estimator):

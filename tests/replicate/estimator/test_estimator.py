@@ -1,4 +1,6 @@
 import json
+import pathlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -137,22 +139,11 @@ def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path
     estimator.train(linear.input_fn, steps=2, hooks=[linear.CallHook(steps.append)])
     estimator.train(linear.input_fn, max_steps=6, hooks=[linear.CallHook(steps.append)])
     assert steps == [3, 4, 5, 6]
-    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-6"
     weights, _ = linear.trained(6)
     np.testing.assert_allclose(estimator.get_variable_value("w"), weights, rtol=2e-6)
-
-
-def test_max_steps_already_reached_does_nothing(linear, seven_steps):
-    def must_not_be_called():
-        raise AssertionError("input_fn was called")
-
-    assert seven_steps.train(must_not_be_called, max_steps=7) is seven_steps
-
-
-def test_without_checkpoint_evaluation_uses_initial_variables(linear, tmp_path):
-    results = linear.make_estimator(tmp_path).evaluate(linear.once_input_fn)
-    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
-    assert results["global_step"] == 0
+    must_not_be_called = mock.Mock(side_effect=AssertionError)
+    assert estimator.train(must_not_be_called, max_steps=6) is estimator
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-6"
 
 
 def test_params_are_deep_copies(linear, tmp_path):
@@ -249,15 +240,7 @@ def test_each_call_has_the_same_seed(linear, tmp_path):
     assert first == second
 
 
-def test_model_dir_none_takes_a_temporary_directory(linear, caplog):
-    estimator = Estimator(linear.model_fn)
-    assert estimator.model_dir in caplog.text
-    assert tf.io.gfile.isdir(estimator.model_dir)
-    assert estimator.config.model_dir == estimator.model_dir
-    tf.io.gfile.rmtree(estimator.model_dir)
-
-
-def test_model_dir_is_an_argument_or_comes_from_the_config(linear):
+def test_model_dir_is_an_argument_or_comes_from_the_config_or_is_temporary(linear, caplog):
     for model_dir, config in (
         (None, RunConfig(model_dir="a")),
         ("a", RunConfig(model_dir="a")),
@@ -267,10 +250,19 @@ def test_model_dir_is_an_argument_or_comes_from_the_config(linear):
         estimator = Estimator(linear.model_fn, model_dir, config)
         assert estimator.model_dir == estimator.config.model_dir == "a"
     assert (estimator.eval_dir(), estimator.eval_dir("test")) == ("a/eval", "a/eval_test")
+    temporary = Estimator(linear.model_fn)
+    assert temporary.model_dir in caplog.text
+    assert temporary.config.model_dir == temporary.model_dir
+    pathlib.Path(temporary.model_dir).rmdir()
 
 
-def test_predict_warns_about_endless_input(linear, tmp_path, caplog):
+def test_untrained_model_is_evaluated_and_predict_without_an_end_warns(
+    linear, tmp_path, caplog
+):
     estimator = linear.make_estimator(tmp_path)
+    results = estimator.evaluate(linear.once_input_fn)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
+    assert results["global_step"] == 0
     next(estimator.predict(linear.once_input_fn))
     assert "predict never ends" not in caplog.text
     with tf.Graph().as_default() as graph:

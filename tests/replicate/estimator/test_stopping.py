@@ -56,19 +56,11 @@ def test_input_that_has_ended_is_not_continued(graph, error):
     assert not conditions.continues_input()
 
 
-def test_end_marker_is_written_and_removed(tmp_path):
+def test_new_end_marker_differs_from_that_of_an_earlier_run(tmp_path, monkeypatch):
+    withdraw_end(str(tmp_path))
     assert not has_ended(str(tmp_path))
     announce_end(str(tmp_path))
     assert has_ended(f"{tmp_path}/")
-    withdraw_end(str(tmp_path))
-    assert not has_ended(str(tmp_path))
-    withdraw_end(str(tmp_path))
-    with pytest.raises(CheckpointError, match=r"Cannot write .*/training_ended, .* No such file"):
-        announce_end(str(tmp_path / "absent"))
-
-
-def test_new_end_marker_differs_from_that_of_an_earlier_run(tmp_path, monkeypatch):
-    announce_end(str(tmp_path))
     late = TrainingEnd(str(tmp_path))
     assert not late.is_new()
     assert not late.is_final()
@@ -82,6 +74,8 @@ def test_new_end_marker_differs_from_that_of_an_earlier_run(tmp_path, monkeypatc
     again = TrainingEnd(str(tmp_path))
     assert not again.is_new()
     assert again.is_final(), "nobody has withdrawn it in time"
+    with pytest.raises(CheckpointError, match=r"Cannot write .*/training_ended, .* No such file"):
+        announce_end(str(tmp_path / "absent"))
 
 
 @pytest.fixture

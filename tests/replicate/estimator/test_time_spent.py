@@ -19,20 +19,9 @@ from replicate.variables.table import variable_rows
 v1 = tf.compat.v1
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(time_spent, "time", clock)
+def clock(linear, monkeypatch):
+    monkeypatch.setattr(time_spent, "time", clock := linear.Clock())
     return clock
 
 

@@ -1,7 +1,6 @@
 """Rounds of training and evaluation, and the specs that ask for them."""
 
 import functools
-import math
 import shutil
 import signal
 import sys
@@ -276,23 +275,6 @@ def test_a_round_evaluates_a_checkpoint_once_and_exports_it(linear, trained, tmp
     assert list((tmp_path / "eval_held_out").iterdir())
 
 
-class Clock:
-    """A clock that only sleeping moves on; an event may happen during a nap."""
-
-    def __init__(self, event=lambda: None, at=math.inf):
-        self.now = 0
-        self._event, self._at = event, at
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, secs):
-        is_before = self.now < self._at
-        self.now += secs
-        if is_before and self.now >= self._at:
-            self._event()
-
-
 def waiting(linear, tmp_path, monkeypatch, clock, max_steps=None):
     """Evaluates until the end with a delay of 120 seconds; returns the time at the first round."""
     estimator = linear.make_estimator(tmp_path)
@@ -307,15 +289,15 @@ def waiting(linear, tmp_path, monkeypatch, clock, max_steps=None):
 
 @pytest.mark.usefixtures("trained")
 def test_last_checkpoint_is_evaluated_when_training_ends_or_at_once(linear, tmp_path, monkeypatch):
-    assert waiting(linear, tmp_path, monkeypatch, Clock(), max_steps=6) == 0
-    clock = Clock(lambda: announce_end(str(tmp_path)), at=20)
+    assert waiting(linear, tmp_path, monkeypatch, linear.Clock(), max_steps=6) == 0
+    clock = linear.Clock(lambda: announce_end(str(tmp_path)), at=20)
     assert waiting(linear, tmp_path, monkeypatch, clock) == 20
 
 
 @pytest.mark.usefixtures("trained")
 def test_old_end_marker_counts_after_the_delay(linear, tmp_path, monkeypatch, caplog):
     announce_end(str(tmp_path))
-    assert waiting(linear, tmp_path, monkeypatch, Clock()) == 120
+    assert waiting(linear, tmp_path, monkeypatch, linear.Clock()) == 120
     text = "it begins 120 seconds after the start (EvalSpec.start_delay_secs), or when training"
     assert [text in record.getMessage() for record in caplog.records] == [True]
 
@@ -325,7 +307,7 @@ def test_evaluator_without_a_checkpoint_says_so_once(linear, tmp_path, monkeypat
         linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
         announce_end(str(tmp_path))
 
-    waiting(linear, tmp_path, monkeypatch, Clock(end, at=150))
+    waiting(linear, tmp_path, monkeypatch, linear.Clock(end, at=150))
     said = [record.getMessage() for record in caplog.records]
     assert said.count(f"Waiting for the first checkpoint in {tmp_path}.") == 1
 

@@ -21,22 +21,9 @@ from replicate.estimator.run_config import RunConfig
 v1 = tf.compat.v1
 
 
-class Clock:
-    """A clock that only sleeping moves on."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 @pytest.fixture
-def clock(monkeypatch):
-    monkeypatch.setattr(recovery, "time", clock := Clock())
+def clock(linear, monkeypatch):
+    monkeypatch.setattr(recovery, "time", clock := linear.Clock())
     return clock
 
 

@@ -101,29 +101,15 @@ def test_tasks_that_do_not_answer_are_named(listening, roles, monkeypatch):
         (60, 0, "chief", 0),
     ],
 )
-def test_worker_delay_grows_with_its_index(monkeypatch, limit, index, role, secs):
-    naps = []
-
-    class Clock:
-        """A clock that only sleeping moves on."""
-
-        @staticmethod
-        def monotonic():
-            return sum(naps)
-
-        @staticmethod
-        def sleep(seconds):
-            naps.append(seconds)
-
-    monkeypatch.setattr(servers, "time", Clock)
+def test_worker_delay_grows_with_its_index(linear, monkeypatch, limit, index, role, secs):
+    monkeypatch.setattr(servers, "time", clock := linear.Clock())
     jobs = {"chief": ("a:1",), "worker": ("a:2", "a:3", "a:4")}
     cluster = ClusterConfig(jobs, role, index)
     delayed = RunConfig(cluster=cluster, experimental_max_worker_delay_secs=limit)
-    delay_worker(delayed)
-    assert sum(naps) == secs
-    naps.clear()
     delay_worker(delayed, lambda: True)
-    assert naps == []
+    assert clock.now == 0
+    delay_worker(delayed)
+    assert clock.now == pytest.approx(secs)
 
 
 def test_server_has_no_device_filters_and_its_connections_are_closed_at_the_end(monkeypatch):

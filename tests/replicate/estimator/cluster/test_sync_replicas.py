@@ -135,6 +135,7 @@ def test_other_optimizers_are_refused(graph):
 
 def test_error_of_the_chiefs_thread_counts_until_the_end():
     session, coordinator = mock.Mock(), mock.Mock()
+    coordinator.should_stop.return_value = False
     aggregation = sync_replicas._Aggregation(session, coordinator)
     error = tf.errors.CancelledError(None, None, "The queue is closed.")
     aggregation.has_ended = True

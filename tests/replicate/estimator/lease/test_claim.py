@@ -102,17 +102,9 @@ def test_no_lease_on_a_file_system_of_tensorflow():
     assert not is_held("gs://bucket/model")
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_the_time_in_which_an_observer_was_stopped_does_not_count(path):
-    clock = Clock()
-    observer = LeaseObserver(path, clock)
+def test_the_time_in_which_an_observer_was_stopped_does_not_count(linear, path):
+    clock = linear.Clock()
+    observer = LeaseObserver(path, clock.monotonic)
     assert not observer.has_run_out(1, b"same")
     clock.now += 3600
     assert not observer.has_run_out(1, b"same")
