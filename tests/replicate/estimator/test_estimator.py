@@ -256,9 +256,7 @@ def test_model_dir_is_an_argument_or_comes_from_the_config_or_is_temporary(linea
     pathlib.Path(temporary.model_dir).rmdir()
 
 
-def test_untrained_model_is_evaluated_and_predict_without_an_end_warns(
-    linear, tmp_path, caplog
-):
+def test_untrained_model_is_evaluated_and_predict_without_an_end_warns(linear, tmp_path, caplog):
     estimator = linear.make_estimator(tmp_path)
     results = estimator.evaluate(linear.once_input_fn)
     assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)

@@ -248,14 +248,15 @@ def test_versions_count_up_and_old_files_of_killed_exports_are_removed(
 ):
     now = 1_700_000_000
     monkeypatch.setattr("time.time", lambda: now + 0.5)
-    old, newer, *others = (f"temp-{now - 90_000}", f"temp-{now + 1}", "temp-mine", f"{now - 9}")
+    old, newer, clash = (f"temp-{now + secs}" for secs in (-90_000, -80_000, 1))
+    others = [clash, "temp-mine", f"{now - 9}"]
     for name in (old, newer, *others):
         (tmp_path / name / "variables").mkdir(parents=True)
     paths = [estimators[0].export_saved_model(tmp_path, receive) for _ in range(2)]
     versions = [str(now), str(now + 2)]
     assert paths == [f"{tmp_path}/{version}".encode() for version in versions]
     assert sorted(os.listdir(tmp_path)) == sorted([newer, *others, *versions])
-    assert remove_unfinished(str(tmp_path), now + 2) == [newer]
+    assert remove_unfinished(str(tmp_path), now) == [newer]
     assert sorted(os.listdir(tmp_path)) == sorted([*others, *versions])
     assert remove_unfinished(f"{tmp_path}/absent", now) == []
 

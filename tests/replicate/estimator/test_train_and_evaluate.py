@@ -295,11 +295,11 @@ def test_last_checkpoint_is_evaluated_when_training_ends_or_at_once(linear, tmp_
 
 
 @pytest.mark.usefixtures("trained")
-def test_old_end_marker_counts_after_the_delay(linear, tmp_path, monkeypatch, caplog):
+def test_old_end_marker_counts_after_the_delay(linear, tmp_path, monkeypatch, own_log):
     announce_end(str(tmp_path))
     assert waiting(linear, tmp_path, monkeypatch, linear.Clock()) == 120
     text = "it begins 120 seconds after the start (EvalSpec.start_delay_secs), or when training"
-    assert [text in record.getMessage() for record in caplog.records] == [True]
+    assert [text in record.getMessage() for record in own_log.records] == [True]
 
 
 def test_evaluator_without_a_checkpoint_says_so_once(linear, tmp_path, monkeypatch, caplog):

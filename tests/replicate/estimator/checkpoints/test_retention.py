@@ -155,7 +155,9 @@ def kill_while_saving(child, folder, chance):
     return steps[0], steps[-1]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, marks=pytest.mark.broad), pytest.param(50, marks=pytest.mark.slow)]
+)
 def test_repeated_kills_lose_no_step_and_leave_nothing(linear, stub, tmp_path, kills):
     child = stub(KILLED, tmp_path)
     chance = random.Random(kills)

@@ -277,7 +277,9 @@ def held_directory(folder, **arguments):
     return lease, FencedModelDir(str(folder), lease)
 
 
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stride", [pytest.param(3, marks=pytest.mark.broad), pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_a_writer_that_stops_before_any_change_of_a_save_is_harmless(tmp_path, monkeypatch, stride):
     """Another writer takes over before the first, second ... change that a run makes."""
     changes, moment, theirs = 0, 1 - stride, {}
