@@ -92,19 +92,19 @@ def test_best_exporter_exports_improvements(run, tmp_path):
     assert kept(tmp_path) == ["103", "104"]
 
 
-def test_best_exporter_remembers_through_restarts(run, tmp_path):
+def test_best_exporter_compares_as_it_is_told_and_remembers_through_restarts(run, tmp_path):
+    def higher(best_eval_result, current_eval_result):
+        return current_eval_result["accuracy"] > best_eval_result["accuracy"]
+
     exported(tmp_path)
-    for step, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
-        logged(tmp_path, step, loss=loss)
-
-    def lower(best_eval_result, current_eval_result):
-        return current_eval_result["loss"] < best_eval_result["loss"]
-
-    exporter = BestExporter("best", receive, compare_fn=lower)
-    logged(tmp_path, 40, loss=1.5)  # evaluate() logs a result before the exporter sees it
-    assert not run(exporter, {"loss": 1.5, "global_step": 40})
-    logged(tmp_path, 50, loss=0.5)
-    assert run(BestExporter("best", receive), {"loss": 0.5, "global_step": 50})
+    for step, accuracy in ((10, 0.3), (20, 0.9), (30, 0.6)):
+        logged(tmp_path, step, accuracy=accuracy)
+    exporter = BestExporter("best", receive, compare_fn=higher)
+    logged(tmp_path, 40, accuracy=0.8)  # evaluate() logs a result before the exporter sees it
+    assert not run(exporter, {"accuracy": 0.8, "global_step": 40})
+    logged(tmp_path, 50, accuracy=0.95)
+    exporter = BestExporter("best", receive, compare_fn=higher)
+    assert run(exporter, {"accuracy": 0.95, "global_step": 50})
 
 
 def test_best_exporter_given_to_a_resumed_run_exports_once(run, tmp_path):

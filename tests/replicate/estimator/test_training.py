@@ -218,16 +218,6 @@ def uncounted_model_fn(features, labels, mode):
     return EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
-def test_model_without_a_step_counter_is_refused_for_steps(linear, tmp_path):
-    def with_saver(features, labels, mode):
-        spec = uncounted_model_fn(features, labels, mode)
-        return spec._replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
-
-    for model_fn, limit in ((uncounted_model_fn, "max_steps"), (with_saver, "steps")):
-        with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
-            linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, **{limit: 3})
-
-
 class CountingHook(v1.train.SessionRunHook):
     """Increases the global step by an operation that it makes in `begin`."""
 
@@ -238,7 +228,14 @@ class CountingHook(v1.train.SessionRunHook):
         run_context.session.run(self._count)
 
 
-def test_hook_may_increase_the_global_step(linear, tmp_path):
+def test_model_without_a_step_counter_is_refused_for_steps_unless_a_hook_counts(linear, tmp_path):
+    def with_saver(features, labels, mode):
+        spec = uncounted_model_fn(features, labels, mode)
+        return spec._replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
+
+    for model_fn, limit in ((uncounted_model_fn, "max_steps"), (with_saver, "steps")):
+        with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
+            linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, **{limit: 3})
     estimator = linear.make_estimator(tmp_path, uncounted_model_fn, save_checkpoints_steps=None)
     estimator.train(linear.input_fn, hooks=[CountingHook()], max_steps=3)
 

@@ -131,6 +131,11 @@ def test_off_shows_nothing_and_fetches_nothing(steps):
     settings = {"last_step": 5, "examples_per_step": steps.batch_size}
     assert steps.run(5, Terminal(), mode="off", **settings).getvalue() == ""
     assert steps.fetched == 0
+    stream = io.StringIO()
+    show_start("train", "building the model", "off", stream)
+    assert stream.getvalue() == ""
+    show_start("train", "building the model", "auto", stream)
+    assert stream.getvalue() == "train  starting: building the model\n"
 
 
 def test_bar_in_a_narrow_terminal_leaves_out_the_examples(steps, monkeypatch):
@@ -155,14 +160,6 @@ def test_bar_shows_the_start_in_its_own_line(steps):
     frames = [frame.strip() for frame in text.split("\r") if frame.strip()]
     assert frames[0] == "train  starting: compiling the first step"
     assert re.fullmatch(r"train   50%\|█████     \| 1/2 \[\d\d:\d\d<\?, loss 0\.2137\]", frames[2])
-
-
-def test_building_is_a_line_unless_progress_is_off():
-    stream = io.StringIO()
-    show_start("train", "building the model", "off", stream)
-    assert stream.getvalue() == ""
-    show_start("train", "building the model", "auto", stream)
-    assert stream.getvalue() == "train  starting: building the model\n"
 
 
 def paced(*marks):
