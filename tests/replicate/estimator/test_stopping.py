@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -117,18 +117,13 @@ def test_previous_handlers_and_wakeup_descriptor_are_restored(handle):
 
 
 def test_nothing_is_installed_outside_of_the_main_thread():
-    handlers = []
-
     def run():
         with interruptions() as interruption:
-            handlers.append(signal.getsignal(signal.SIGTERM))
-            assert interruption.signum is None
+            return signal.getsignal(signal.SIGTERM), interruption.signum
 
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert handlers == [before]
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(run).result()
+    assert found == (signal.getsignal(signal.SIGTERM), None)
 
 
 # A step that never ends: the main thread is inside TensorFlow, where no Python handler can run.

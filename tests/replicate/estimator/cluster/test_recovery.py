@@ -244,6 +244,9 @@ def test_synchronous_steps_need_chief_and_workers(graph, asked):
 
 
 def test_quiet_while_all_answer_or_steps_are_made(graph, asked, own_log):
+    threads = threading.active_count()
+    with Watchdog(RunConfig()):
+        assert threading.active_count() == threads, "there is nothing to watch"
     with watching(limit=0.05) as dog:
         while len(asked) < 3:
             time.sleep(0.01)
@@ -268,12 +271,6 @@ def test_process_ends_if_the_step_cannot_be_woken(graph, asked, monkeypatch, cap
         assert ended.wait(20)
     assert codes[0] == 138
     assert "ClusterError: worker 0 has made no step" in capfd.readouterr().err
-
-
-def test_does_not_watch_without_a_cluster(graph):
-    before = threading.active_count()
-    with Watchdog(RunConfig()):
-        assert threading.active_count() == before
 
 
 def test_signal_releases_the_step_that_waits(graph, asked):

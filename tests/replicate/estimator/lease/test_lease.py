@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -134,32 +135,22 @@ def test_mounted_directories_are_local(tmp_path):
 
 def test_numbers_are_found_by_name_only(path):
     assert newest_number(path) == 0
-    for name in (
-        "writer-3.lease",
-        "writer-10.lease",
-        "writer-99.lease.old-0",
-        "my-writer-98.lease",
-    ):
-        os.mkdir(f"{path}/{name}")
+    for name in ("writer-3", "writer-10", "my-writer-98"):
+        os.mkdir(f"{path}/{name}.lease")
+    os.mkdir(f"{path}/writer-99.lease.old-0")
     assert newest_number(path) == 10
 
 
 def test_one_of_many_gets_a_number(path):
-    won = []
     barrier = threading.Barrier(8)
 
     def try_it(name):
         barrier.wait()
-        if make_folder(path, 1, name):
-            won.append(name)
+        return name if make_folder(path, 1, name) else None
 
-    threads = [threading.Thread(target=try_it, args=(bytes([i]),)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert read_content(path, 1) == won[0]
+    with ThreadPoolExecutor(8) as threads:
+        won = list(filter(None, threads.map(try_it, [bytes([i]) for i in range(8)])))
+    assert [read_content(path, 1)] == won
     assert os.listdir(path) == ["writer-1.lease"]
 
 
@@ -184,11 +175,8 @@ def test_older_leases_and_left_over_folders_are_removed(path, tmp_path):
     (tmp_path / f"writer-2.lease.old-{'1' * 32}").mkdir()
     (tmp_path / "writer-2.lease.of-mine").mkdir()
     remove_older(path, 3)
-    assert sorted(os.listdir(path)) == [
-        "writer-2.lease.of-mine",
-        "writer-3.lease",
-        "writer-4.lease",
-    ]
+    left = ["writer-2.lease.of-mine", "writer-3.lease", "writer-4.lease"]
+    assert sorted(os.listdir(path)) == left
 
 
 def test_the_work_folder_is_cleared(path):
