@@ -44,6 +44,15 @@ def test_only_the_process_that_saves_holds_the_lease(tmp_path):
     assert newest_number(str(tmp_path)) == 1
 
 
+def test_a_run_that_was_taken_over_ends_with_the_error(tmp_path):
+    run = held_model_dir(config(tmp_path))
+    run.__enter__()
+    with held_model_dir(config(tmp_path, steal_model_dir=True)):
+        pass
+    with pytest.raises(ModelDirInUseError, match="has taken over"):
+        run.__exit__(None, None, None)
+
+
 def test_a_directory_whose_leases_cannot_be_made_is_refused(tmp_path, monkeypatch):
     def refuse(source, target):
         raise PermissionError(13, "Operation not permitted", source)

@@ -94,8 +94,8 @@ def test_a_silent_lease_of_another_host_is_waited_for_and_taken(path, hold, monk
 
 def test_a_claim_that_comes_late_gives_its_number_back(path, hold):
     hold(number=3)
-    late = LeaseRecord(2, "late", this_process())
-    assert not claim._take(path, late)
+    assert not claim._take(path, LeaseRecord(2, "late", this_process()))
+    assert not claim._take(path, LeaseRecord(3, "second", this_process())), "it is taken"
     assert os.listdir(path) == ["writer-3.lease"]
 
 
