@@ -88,6 +88,21 @@ def test_hook_runs_when_other_workers_move_the_step_past_its_schedule(graph):
     assert rare.told == [(5, None), (10, {"loss": 1.0})]
 
 
+def test_hook_runs_at_a_scheduled_time(readings):
+    class Clocked(ScheduledHook):
+        told = 0
+
+        def next_run(self):
+            return NextRun(time=0.0)
+
+        def after_run(self, run_context, run_values):
+            self.told += 1
+
+    hook = Clocked()
+    run(readings, [hook, StopHook(readings, 3)])
+    assert hook.told == 3
+
+
 def test_check_runs_after_every_step_and_its_error_ends_the_run(readings):
     steps = []
 
