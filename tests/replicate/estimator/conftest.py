@@ -3,6 +3,8 @@
 Child processes load this file too (see `stub`), so that parent and child train the same model.
 """
 
+import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +12,10 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import Estimator, RunConfig
+from replicate.estimator.cluster import recovery
+from replicate.estimator.cluster import servers as servers_module
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.launch.plan import free_ports
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
@@ -92,6 +98,25 @@ class CallHook(v1.train.SessionRunHook):
         self.function(int(run_context.session.run(self.global_step)))
 
 
+class Clock:
+    """A clock that only sleeping moves on; an event may happen during a nap."""
+
+    def __init__(self, event=lambda: None, at=math.inf):
+        self.now = 0.0
+        self._event, self._at = event, at
+
+    def monotonic(self):
+        """Returns the time."""
+        return self.now
+
+    def sleep(self, secs):
+        """Moves on the time, and lets the event happen if it is due."""
+        is_before = self.now < self._at
+        self.now += secs
+        if is_before and self.now >= self._at:
+            self._event()
+
+
 def values(estimator):
     """All variables of the newest checkpoint."""
     return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
@@ -101,6 +126,42 @@ def values(estimator):
 def linear():
     """The linear model and what belongs to it."""
     return SimpleNamespace(**globals())
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """The jobs of servers that this process runs for all tests: each would leave threads behind."""
+    addresses = (f"127.0.0.1:{port}" for port in free_ports(4))
+    counts = {"chief": 1, "worker": 1, "ps": 2}
+    jobs = {job: tuple(itertools.islice(addresses, number)) for job, number in counts.items()}
+    options = v1.ConfigProto(device_count={"CPU": 2})
+    spec = {job: list(tasks) for job, tasks in jobs.items()}
+    started = [
+        tf.distribute.Server(spec, job_name=job, task_index=task, config=options)
+        for job in jobs
+        for task in range(counts[job])
+    ]
+    yield jobs
+    del started
+
+
+@pytest.fixture
+def roles(servers, monkeypatch):
+    """Roles of those servers by job and index, in a cluster that holds nothing of other tests.
+
+    Who waits for one of them looks again soon.
+    """
+    for module in (recovery, servers_module):
+        monkeypatch.setattr(module, "POLL_SECS", 0.02)
+    monkeypatch.setattr(recovery, "CHIEF_POLL_SECS", 0.02)
+    monkeypatch.setattr(recovery, "MAX_PAUSE_SECS", 0.1)
+    for address in itertools.chain(*servers.values()):
+        v1.Session.reset(f"grpc://{address}")
+    return {
+        (job, task): ClusterConfig(servers, job, task)
+        for job, tasks in servers.items()
+        for task in range(len(tasks))
+    }
 
 
 _PRELUDE = """

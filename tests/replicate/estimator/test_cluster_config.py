@@ -1,13 +1,10 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from replicate.errors import ClusterConfigError
 from replicate.estimator.cluster_config import (
     ClusterConfig,
-    TaskType,
     cluster_config_from_environment,
     parse_cluster_config,
 )
@@ -24,12 +21,10 @@ def parse(cluster, task_type, index, **more):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "  ",
         "{}",
         '{"cluster": {}, "task": {}}',
         '{"cluster": {}, "task": {"type": "worker", "index": 0}}',
-        '{"task": {"type": "worker", "index": 0}}',
         '{"task": {"type": "worker", "index": "0"}}',
         '{"task": {"type": "worker"}}',
         '{"task": {"index": 0}}',
@@ -63,14 +58,16 @@ def test_task_of_a_cluster(task_type, index, master, is_chief, number):
     assert task.cluster_spec.as_dict() == CLUSTER
 
 
-@pytest.mark.parametrize(("index", "number"), [("0", 0), ("1", 1), (" 1 ", 1)])
-def test_index_may_be_a_string(index, number):
-    assert parse(CLUSTER, "worker", index).task_id == number
-
-
-def test_job_without_tasks_is_left_out():
-    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
-    assert parse({**cluster, "ps": []}, "chief", 0) == parse(cluster, "chief", 0)
+def test_spellings_of_a_cluster():
+    by_text = parse(CLUSTER, "worker", " 1 ", service={"port": 3}, model_dir="/tmp/model")
+    assert (by_text.task_id, by_text.service, by_text.model_dir) == (1, {"port": 3}, "/tmp/model")
+    chief = {"chief": ["[::1]:80"]}
+    assert parse(chief, "chief", 0).master == "", "a cluster of one needs no server"
+    with_ps = {**chief, "ps": ["c:1"]}
+    assert parse(with_ps, "chief", 0).master == "grpc://[::1]:80"
+    assert parse({**with_ps, "worker": []}, "chief", 0) == parse(with_ps, "chief", 0)
+    beside = ClusterConfig({"chief": ("",), "worker": ("",)}, "worker", 0, target="grpc://a:1")
+    assert (beside.master, beside.is_chief, beside.num_worker_replicas) == ("grpc://a:1", False, 2)
 
 
 @pytest.mark.parametrize("listed", [{}, {"evaluator": ["e:1"]}])
@@ -86,22 +83,6 @@ def test_evaluator_is_not_part_of_the_cluster(listed):
 def test_master_is_the_chief():
     task = parse({"master": ["a:1"], "worker": ["b:1"]}, "master", 0)
     assert (task.is_chief, task.master, task.num_worker_replicas) == (True, "grpc://a:1", 2)
-
-
-def test_target_is_a_server_that_was_started_elsewhere():
-    jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
-    task = ClusterConfig(jobs, "worker", 0, target="grpc://a:1")
-    assert (task.master, task.is_chief, task.global_id_in_cluster) == ("grpc://a:1", False, 1)
-    assert (task.num_ps_replicas, task.num_worker_replicas) == (1, 2)
-
-
-def test_cluster_of_one_needs_no_server():
-    assert parse({"chief": ["a:1"]}, "chief", 0).master == ""
-
-
-def test_service_and_model_dir():
-    task = parse(CLUSTER, "chief", 0, service={"port": 3}, model_dir="/tmp/model")
-    assert (task.service, task.model_dir) == ({"port": 3}, "/tmp/model")
 
 
 MASTERS = {"session_master": "grpc://m:1", "eval_session_master": "grpc://m:2"}
@@ -126,10 +107,6 @@ def test_masters_in_a_cluster_are_those_of_tf_estimator(task_type, masters):
     assert (task.master, task.evaluation_master) == masters
 
 
-def test_ipv6_address():
-    assert parse({"chief": ["[::1]:80"], "ps": ["c:1"]}, "chief", 0).master == "grpc://[::1]:80"
-
-
 def config(cluster=None, task=None, **more):
     return {
         "cluster": CLUSTER if cluster is None else cluster,
@@ -146,11 +123,9 @@ def task_of(task_type, index):
     ("value", "message"),
     [
         ([], "must be a JSON object, got"),
-        ("text", "must be a JSON object"),
         (None, "must be a JSON object, got null"),
         ({"task": {"type": "chief", "index": 0}}, '"cluster" is missing'),
         ({"clusters": {}, "task": {"type": "worker", "index": 2}}, '"cluster" is missing'),
-        ({"task": {"type": "evaluator", "index": 0}}, '"cluster" is missing or empty'),
         ({"cluster": {}, "task": {"type": "worker", "index": 1}}, '"cluster" is missing or empty'),
         ({"cluster": CLUSTER}, '"task" is missing'),
         (config(cluster=["a:1"]), '"cluster" must be an object'),
@@ -164,8 +139,6 @@ def task_of(task_type, index):
         (task_of("master", 0), "'master' is not in \"cluster\""),
         (task_of("worker", 2), "index 2 is out of range: 'worker' has 2 tasks"),
         (task_of("worker", -1), "index -1 is out of range"),
-        (task_of("evaluator", -1), "index -1 is out of range"),
-        (task_of("worker", "2"), "index 2 is out of range: 'worker' has 2 tasks"),
         (task_of("worker", "one"), 'the task index is "one".*whole number'),
         (task_of("worker", 1.0), "the task index is 1.0"),
         (task_of("worker", True), "the task index is true"),
@@ -185,22 +158,16 @@ def task_of(task_type, index):
         (config({"worker": ["a:1"]}), 'has no "chief", only'),
         (config({**CLUSTER, "evaluator": ["d"]}), 'evaluator 0 has the address "d"'),
         (
-            config({"master": ["a:1"], "evaluator": ["d:1"]}, {"type": "master", "index": 0}),
-            '"evaluator" beside a "master"',
-        ),
-        (
             config({"master": ["a:1"]}, {"type": "evaluator", "index": 0}),
             '"evaluator" beside a "master"',
         ),
         (config({**CLUSTER, "tpu": ["d:1"]}), 'holds a job "tpu"'),
         (config({"chief": ["localhost"]}), 'chief 0 has the address "localhost"'),
-        (config({"chief": ["localhost:"]}), 'the address "localhost:"'),
         (config({"chief": ["a:0"]}), "a port from 1 to 65535"),
         (config({"chief": ["a:65536"]}), "a port from 1 to 65535"),
         (config({"chief": ["grpc://a:1"]}), "chief 0 has the address"),
         (config({"chief": [7]}), "chief 0 has the address 7"),
         (config({"chief": "a:1"}), 'job "chief" must be a list of addresses'),
-        (config({"chief": ["a:1"], "ps": {}}), 'job "ps" must be a list of addresses'),
         (config({"chief": [], "worker": ["a:1"]}), 'has no "chief", only'),
     ],
 )
@@ -211,7 +178,7 @@ def test_mistake_is_named_with_a_correct_example(value, message):
     assert parse_cluster_config(str(caught.value).partition("for example: ")[2]).num_ps_replicas
 
 
-@pytest.mark.parametrize("text", ["{bad", "{'cluster': 1}", "[" * 100_000, '{"a": 1}}'])
+@pytest.mark.parametrize("text", ["{bad", "[" * 100_000, '{"a": 1}}'])
 def test_error_shows_text_that_is_not_json(text):
     with pytest.raises(ClusterConfigError, match="TF_CONFIG: it is not JSON"):
         parse_cluster_config(text)
@@ -222,41 +189,3 @@ def test_environment_variable_is_read(monkeypatch):
     assert cluster_config_from_environment().task_id == 1
     monkeypatch.delenv("TF_CONFIG")
     assert cluster_config_from_environment() == ClusterConfig()
-
-
-_leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-_anything = st.recursive(
-    _leaves,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=5,
-)
-_addresses = st.lists(
-    st.sampled_from([f"h{n}:{n}" for n in range(6)]) | st.text(max_size=4), max_size=3
-)
-_job = st.sampled_from(["chief", "master", "worker", "ps", "evaluator", "tpu"])
-_configs = st.fixed_dictionaries(
-    {},
-    optional={
-        "cluster": st.dictionaries(_job, _addresses | _anything) | _anything,
-        "task": st.fixed_dictionaries(
-            {}, optional={"type": _job | _anything, "index": st.integers(-1, 3) | _anything}
-        )
-        | _anything,
-        "service": _anything,
-        "model_dir": _anything,
-    },
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.text(max_size=20) | (_configs | _anything).map(json.dumps))
-def test_any_text_is_a_valid_cluster_or_the_one_error(text):
-    try:
-        task = parse_cluster_config(text)
-    except ClusterConfigError:
-        return
-    assert task.task_type in vars(TaskType).values()
-    assert task.num_ps_replicas >= 0
-    assert task.num_worker_replicas >= (task.task_type != "evaluator")
-    assert isinstance(task.cluster_spec.as_dict(), dict)
-    assert task.master == "" or task.master.startswith("grpc://")

@@ -1,4 +1,6 @@
 import json
+import pathlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,20 +30,12 @@ def seven_steps(linear, trained_dir):
 
 def test_train_equals_numpy(linear, seven_steps):
     weights, bias = linear.trained(7)
+    names = ["b", "b/Momentum", "global_step", "w", "w/Momentum"]
+    assert seven_steps.get_variable_names() == names
     np.testing.assert_allclose(seven_steps.get_variable_value("w"), weights, rtol=2e-6)
     np.testing.assert_allclose(seven_steps.get_variable_value("b"), bias, rtol=2e-6)
-    assert seven_steps.get_variable_value("global_step") == 7
     np.testing.assert_allclose(seven_steps.get_variable_value("w:0"), weights, rtol=2e-6)
-
-
-def test_get_variable_names_lists_variables_and_slots_only(seven_steps):
-    assert seven_steps.get_variable_names() == [
-        "b",
-        "b/Momentum",
-        "global_step",
-        "w",
-        "w/Momentum",
-    ]
+    assert seven_steps.get_variable_value("global_step") == 7
 
 
 def test_evaluate_equals_numpy(linear, seven_steps):
@@ -56,7 +50,7 @@ def test_evaluate_equals_numpy(linear, seven_steps):
 
 
 def test_evaluate_takes_the_given_number_of_batches_of_the_given_checkpoint(linear, seven_steps):
-    path = f"{seven_steps.model_dir}/model.ckpt-5"
+    path = f"{seven_steps.model_dir}/model.ckpt-5".encode()
     results = seven_steps.evaluate(linear.once_input_fn, steps=1, checkpoint_path=path, name="five")
     weights, bias = linear.trained(5)
     errors = (linear.X @ weights + bias - linear.Y)[:5]
@@ -73,27 +67,28 @@ def test_predict_equals_numpy(linear, seven_steps):
     np.testing.assert_allclose([each["double"] for each in predictions], 2 * expected, rtol=1e-5)
 
 
-def test_predict_yields_batches_of_the_chosen_keys(linear, seven_steps):
-    predictions = list(
-        seven_steps.predict(linear.once_input_fn, predict_keys="y", yield_single_examples=False)
+def test_predict_yields_batches_of_the_chosen_keys_of_the_given_checkpoint(linear, seven_steps):
+    found = seven_steps.predict(
+        linear.once_input_fn,
+        predict_keys="y",
+        checkpoint_path=f"{seven_steps.model_dir}/model.ckpt-5".encode(),
+        yield_single_examples=False,
     )
-    assert [{k: v.shape for k, v in each.items()} for each in predictions] == [
-        {"y": (5, 1)},
-        {"y": (5, 1)},
-        {"y": (2, 1)},
-    ]
-
-
-def test_predict_from_a_given_checkpoint(linear, seven_steps):
-    path = f"{seven_steps.model_dir}/model.ckpt-5"
-    found = [row["y"] for row in seven_steps.predict(linear.once_input_fn, checkpoint_path=path)]
     weights, bias = linear.trained(5)
-    np.testing.assert_allclose(found, linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
+    expected = np.split(linear.X @ weights + bias, [5, 10])
+    for batch, values in zip(found, expected, strict=True):
+        assert list(batch) == ["y"]
+        np.testing.assert_allclose(batch["y"], values, rtol=1e-5, atol=1e-6)
 
 
-def test_hooks_of_evaluation_and_prediction_are_called(linear, seven_steps):
+def test_hooks_of_evaluation_and_prediction_are_called_with_the_completed_scaffold(
+    linear, seven_steps
+):
     class Counting(v1.train.SessionRunHook):
         steps = ended = 0
+
+        def after_create_session(self, session, coord):
+            assert scaffolds[-1].saver.as_saver_def() is not None
 
         def after_run(self, run_context, run_values):
             self.steps += 1
@@ -103,10 +98,12 @@ def test_hooks_of_evaluation_and_prediction_are_called(linear, seven_steps):
 
     def model_fn(features, labels, mode, params):
         spec = linear.model_fn(features, labels, mode, params)
+        scaffolds.append(spec.scaffold)
         return spec._replace(
             evaluation_hooks=[of_model["eval"]], prediction_hooks=[of_model["infer"]]
         )
 
+    scaffolds = []
     of_model = {"eval": Counting(), "infer": Counting()}
     of_caller = {"eval": Counting(), "infer": Counting()}
     estimator = linear.make_estimator(seven_steps.model_dir, model_fn)
@@ -135,14 +132,6 @@ def test_scaffold_initialises_only_without_a_checkpoint(linear, tmp_path):
     assert estimator.get_variable_value("b") == [7.0]
 
 
-def test_predict_can_stop_early_and_does_not_change_the_default_graph(linear, seven_steps):
-    with tf.Graph().as_default() as graph:
-        predictions = seven_steps.predict(linear.input_fn)
-        next(predictions)
-        assert v1.get_default_graph() is graph
-        predictions.close()
-
-
 def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, continue_input=True)
     steps = []
@@ -150,22 +139,11 @@ def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path
     estimator.train(linear.input_fn, steps=2, hooks=[linear.CallHook(steps.append)])
     estimator.train(linear.input_fn, max_steps=6, hooks=[linear.CallHook(steps.append)])
     assert steps == [3, 4, 5, 6]
-    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-6"
     weights, _ = linear.trained(6)
     np.testing.assert_allclose(estimator.get_variable_value("w"), weights, rtol=2e-6)
-
-
-def test_max_steps_already_reached_does_nothing(linear, seven_steps):
-    def must_not_be_called():
-        raise AssertionError("input_fn was called")
-
-    assert seven_steps.train(must_not_be_called, max_steps=7) is seven_steps
-
-
-def test_without_checkpoint_evaluation_uses_initial_variables(linear, tmp_path):
-    results = linear.make_estimator(tmp_path).evaluate(linear.once_input_fn)
-    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
-    assert results["global_step"] == 0
+    must_not_be_called = mock.Mock(side_effect=AssertionError)
+    assert estimator.train(must_not_be_called, max_steps=6) is estimator
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-6"
 
 
 def test_params_are_deep_copies(linear, tmp_path):
@@ -182,15 +160,7 @@ def test_params_are_deep_copies(linear, tmp_path):
     assert estimator.params == {"sizes": [1, 2]}
 
 
-def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
-    v1.train.create_global_step()
-    estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
-    spec = estimator.model_fn(tf.ones([2, 3]), tf.ones([2, 1]), ModeKeys.EVAL, estimator.config)
-    assert spec.mode == ModeKeys.EVAL
-
-
-@pytest.mark.parametrize("towers", [1, 2])
-def test_features_and_labels_with_keys_of_two_kinds(tmp_path, towers):
+def test_features_and_labels_with_keys_of_two_kinds(tmp_path):
     def model_fn(features, labels, mode):
         output = features["a"] * v1.get_variable("w", []) + features[0]
         if mode == ModeKeys.PREDICT:
@@ -207,44 +177,35 @@ def test_features_and_labels_with_keys_of_two_kinds(tmp_path, towers):
         rows = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.ones([4]))).get_next()
         return {"a": rows, 0: 2 * rows}, {1: rows, "b": rows}
 
-    replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers)
+    replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2)
     estimator = Estimator(replicated, tmp_path, RunConfig(progress="off"))
     estimator.train(input_fn)
     assert estimator.evaluate(input_fn)["global_step"] == 1
     assert [sorted(map(str, row)) for row in estimator.predict(input_fn)] == [["0", "y"]] * 4
 
 
-def test_hooks_see_the_default_scaffold_completed(linear, tmp_path):
-    seen = []
-
-    class Hook(v1.train.SessionRunHook):
-        def __init__(self, scaffold):
-            self.scaffold = scaffold
-
-        def after_create_session(self, session, coord):
-            seen.append(self.scaffold.saver.as_saver_def() is not None)
-
-    def model_fn(features, labels, mode, params):
-        spec = linear.model_fn(features, labels, mode, params)
-        hooks = [Hook(spec.scaffold)]
-        return spec._replace(training_hooks=hooks, evaluation_hooks=hooks, prediction_hooks=hooks)
-
-    estimator = linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
-    estimator.evaluate(linear.once_input_fn)
-    next(estimator.predict(linear.once_input_fn))
-    assert seen == [True, True, True]
-
-
 def test_with_model_fn_changes_nothing_else(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
     other = estimator.with_model_fn(lambda features: EstimatorSpec("infer", 3 * features))
     assert (other.model_dir, other.params) == (estimator.model_dir, {"rate": 0.5})
+    with tf.Graph().as_default():
+        spec = estimator.model_fn(tf.ones([2, 3]), tf.ones([2, 1]), "infer", estimator.config)
+    assert spec.mode == "infer", "the model_fn is bound to params"
     assert next(other.predict(lambda: tf.constant([5.0]))) == 15.0
     with pytest.raises(TypeError, match="model_fn must be a function"):
         estimator.with_model_fn(3)
 
 
-def test_subclass_finds_the_attributes_of_tf_estimator(linear, tmp_path):
+class OwnConfig(RunConfig):
+    """A RunConfig of a program, with a property of its own."""
+
+    @property
+    def model_dir(self):
+        """A directory beneath the given one."""
+        return f"{self._model_dir}/own"
+
+
+def test_subclass_and_model_fn_find_the_attributes_of_tf_estimator(linear, tmp_path):
     class Inheriting(Estimator):
         def found(self):
             with tf.Graph().as_default() as graph:
@@ -252,16 +213,21 @@ def test_subclass_finds_the_attributes_of_tf_estimator(linear, tmp_path):
                 assert steps[0] is steps[1] is v1.train.get_global_step(graph)
             return self._model_fn, self._model_dir, self._config, self._params
 
-    config = RunConfig()
-    config.hparams = "own"
+    def given_model_fn(features, config, params):
+        assert (type(config), config.hparams) == (OwnConfig, "own")
+        return EstimatorSpec("infer", features)
+
+    given = OwnConfig(str(tmp_path))
+    given.hparams = "own"
     source = WarmStartSettings("/source")
-    estimator = Inheriting(linear.model_fn, str(tmp_path), config, {"rate": 0.1}, source)
+    estimator = Inheriting(given_model_fn, config=given, params={}, warm_start_from=source)
     model_fn, model_dir, config, params = estimator.found()
-    assert model_fn is linear.model_fn
-    assert model_dir == config.model_dir == str(tmp_path)
-    assert config.hparams == "own"
-    assert params == {"rate": 0.1}
+    assert model_fn is given_model_fn
+    assert model_dir == config.model_dir == f"{tmp_path}/own"
+    assert params == {}
     assert estimator._warm_start_settings is source
+    with tf.Graph().as_default():
+        estimator.model_fn(tf.ones([1]), None, "infer", config)
 
 
 def test_each_call_has_the_same_seed(linear, tmp_path):
@@ -274,109 +240,80 @@ def test_each_call_has_the_same_seed(linear, tmp_path):
     assert first == second
 
 
-def test_model_dir_none_takes_a_temporary_directory(linear, caplog):
-    estimator = Estimator(linear.model_fn)
-    assert estimator.model_dir in caplog.text
-    assert tf.io.gfile.isdir(estimator.model_dir)
-    assert estimator.config.model_dir == estimator.model_dir
-    tf.io.gfile.rmtree(estimator.model_dir)
+def test_model_dir_is_an_argument_or_comes_from_the_config_or_is_temporary(linear, caplog):
+    for model_dir, config in (
+        (None, RunConfig(model_dir="a")),
+        ("a", RunConfig(model_dir="a")),
+        (b"a", RunConfig()),
+        (b"a", RunConfig(model_dir=b"a")),
+    ):
+        estimator = Estimator(linear.model_fn, model_dir, config)
+        assert estimator.model_dir == estimator.config.model_dir == "a"
+    assert (estimator.eval_dir(), estimator.eval_dir("test")) == ("a/eval", "a/eval_test")
+    temporary = Estimator(linear.model_fn)
+    assert temporary.model_dir in caplog.text
+    assert temporary.config.model_dir == temporary.model_dir
+    pathlib.Path(temporary.model_dir).rmdir()
 
 
-def test_model_dir_may_come_from_the_config(linear):
-    assert Estimator(linear.model_fn, config=RunConfig(model_dir="here")).model_dir == "here"
-    assert Estimator(linear.model_fn, "a", RunConfig(model_dir="a")).model_dir == "a"
-
-
-def test_paths_may_be_bytes(linear, seven_steps):
-    model_dir = seven_steps.model_dir
-    for config in (RunConfig(), RunConfig(model_dir=model_dir.encode())):
-        assert Estimator(linear.model_fn, model_dir.encode(), config).model_dir == model_dir
-    checkpoint = seven_steps.latest_checkpoint().encode()
-    results = seven_steps.evaluate(linear.once_input_fn, checkpoint_path=checkpoint)
-    assert results["global_step"] == 7
-    assert next(seven_steps.predict(linear.once_input_fn, checkpoint_path=checkpoint))
-
-
-def test_predict_warns_about_endless_input(linear, tmp_path, caplog):
+def test_untrained_model_is_evaluated_and_predict_without_an_end_warns(linear, tmp_path, caplog):
     estimator = linear.make_estimator(tmp_path)
+    results = estimator.evaluate(linear.once_input_fn)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
+    assert results["global_step"] == 0
     next(estimator.predict(linear.once_input_fn))
     assert "predict never ends" not in caplog.text
-    next(estimator.predict(linear.input_fn))
+    with tf.Graph().as_default() as graph:
+        predictions = estimator.predict(linear.input_fn)
+        next(predictions)
+        assert v1.get_default_graph() is graph, "also before the last prediction"
+        predictions.close()
     assert "predict never ends" in caplog.text
 
 
-@pytest.mark.parametrize("role", ["evaluator", "ps"])
-def test_train_refuses_tasks_that_do_not_train(linear, tmp_path, role):
-    jobs = {"chief": ("a:1",), "ps": ("a:2",)}
-    estimator = linear.make_estimator(tmp_path, cluster=ClusterConfig(jobs, role, 0))
-    with pytest.raises(ValueError, match=f"Cannot train: TF_CONFIG makes this process {role} 0"):
-        estimator.train(linear.input_fn, steps=1)
-
-
-def test_model_dir_must_not_differ_from_the_config(linear):
-    with pytest.raises(ValueError, match=r"model_dir is 'a', but config.model_dir is 'b'"):
-        Estimator(linear.model_fn, "a", RunConfig(model_dir="b"))
-
-
-def test_eval_dir(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
-    assert estimator.eval_dir() == f"{tmp_path}/eval"
-    assert estimator.eval_dir("test") == f"{tmp_path}/eval_test"
-
-
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "error", "text"),
     [
-        ({"steps": 1, "max_steps": 1}, "takes steps or max_steps, got both: 1 and 1"),
-        ({"steps": 0}, "steps must be greater than 0"),
-        ({"max_steps": -1}, "max_steps must be greater than 0"),
+        ({"steps": 1, "max_steps": 1}, ValueError, "takes steps or max_steps, got both: 1 and 1"),
+        ({"steps": 0}, ValueError, "steps must be greater than 0"),
+        ({"max_steps": -1}, ValueError, "max_steps must be greater than 0"),
+        ({"hooks": [print]}, TypeError, r"hooks must hold instances of .*SessionRunHook"),
+        ({"saving_listeners": [print]}, TypeError, r"listeners must hold .*CheckpointSaverListen"),
     ],
 )
-def test_train_refuses_wrong_numbers_of_steps(linear, tmp_path, arguments, text):
-    with pytest.raises(ValueError, match=text):
+def test_train_refuses_wrong_arguments(linear, tmp_path, arguments, error, text):
+    with pytest.raises(error, match=text):
         linear.make_estimator(tmp_path).train(linear.input_fn, **arguments)
 
 
-def test_train_refuses_other_objects_as_hooks_and_listeners(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
-    with pytest.raises(TypeError, match=r"hooks must hold instances of .*SessionRunHook"):
-        estimator.train(linear.input_fn, hooks=[print])
-    with pytest.raises(TypeError, match=r"saving_listeners must hold .*CheckpointSaverListener"):
-        estimator.train(linear.input_fn, saving_listeners=[print])
+@pytest.mark.parametrize(
+    ("model_dir", "config", "error", "text"),
+    [
+        ("a", RunConfig(model_dir="b"), ValueError, "model_dir is 'a', but config.model_dir is"),
+        (3, None, TypeError, "model_dir must be a path, got 3"),
+        (None, {"model_dir": "a"}, TypeError, "config must be a replicate.RunConfig"),
+        (None, v1.ConfigProto(), TypeError, "must be a replicate.RunConfig, got ConfigProto"),
+    ],
+)
+def test_wrong_model_dir_or_config(linear, model_dir, config, error, text):
+    with pytest.raises(error, match=text):
+        Estimator(linear.model_fn, model_dir, config)
 
 
-def test_wrong_mode_of_the_spec(linear, tmp_path):
+def test_calls_that_need_another_task_mode_or_checkpoint(linear, tmp_path):
     def model_fn(features, labels, mode, params):
         return linear.model_fn(features, labels, ModeKeys.EVAL, params)
 
+    estimator = linear.make_estimator(tmp_path, model_fn)
     with pytest.raises(ValueError, match="in mode 'train' and returned an EstimatorSpec of mode"):
-        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
-
-
-class Widened(RunConfig):
-    """A RunConfig of a program, with an argument of its own."""
-
-    def __init__(self, width, **settings):
-        super().__init__(**settings)
-        self.width = width
-
-    @property
-    def model_dir(self):
-        """A directory of its own for each width."""
-        return f"{self._model_dir}/{self.width}"
-
-
-def test_config_of_a_subclass_reaches_model_fn(linear, tmp_path):
-    seen = []
-
-    def model_fn(features, labels, mode, params, config):
-        seen.append((type(config), config.width, config.model_dir))
-        return linear.model_fn(features, labels, mode, params)
-
-    config = Widened(8, model_dir=tmp_path, progress="off", save_checkpoints_steps=None)
-    estimator = Estimator(model_fn, config=config, params={"rate": 0.1})
-    estimator.train(linear.input_fn, steps=1)
-    assert seen == [(Widened, 8, f"{tmp_path}/8")]
+        estimator.train(linear.input_fn, steps=1)
+    with pytest.raises(ValueError, match="There is no trained model"):
+        estimator.get_variable_names()
+    with pytest.raises(CheckpointError, match=r"nowhere.index does not exist"):
+        estimator.evaluate(linear.once_input_fn, checkpoint_path="nowhere")
+    role = ClusterConfig({"chief": ("a:1",), "ps": ("a:2",)}, "ps", 0)
+    with pytest.raises(ValueError, match="Cannot train: TF_CONFIG makes this process ps 0"):
+        linear.make_estimator(tmp_path, cluster=role).train(linear.input_fn, steps=1)
 
 
 def test_config_of_an_estimator_has_a_session_config(linear, tmp_path):
@@ -391,14 +328,8 @@ def test_config_of_an_estimator_has_a_session_config(linear, tmp_path):
     assert estimator.config.session_config == own
 
 
-@pytest.fixture(scope="module")
-def servers():
-    """Two servers, for training and for evaluation."""
-    return [v1.train.Server.create_local_server() for _ in range(2)]
-
-
-def test_tf_config_chooses_the_servers_of_sessions(linear, servers, tmp_path, monkeypatch):
-    training, evaluation = (server.target for server in servers)
+def test_tf_config_chooses_the_servers_of_sessions(linear, roles, tmp_path, monkeypatch):
+    training, evaluation = (roles[job, 0].master for job in ("chief", "worker"))
     masters = {"session_master": training, "eval_session_master": evaluation}
     monkeypatch.setenv("TF_CONFIG", json.dumps(masters))
     targets = []
@@ -424,25 +355,3 @@ def test_tf_config_chooses_the_servers_of_sessions(linear, servers, tmp_path, mo
     assert targets == [training] * 2 + [evaluation] * 2 + [training]
     other = linear.make_estimator(tmp_path / "other").train(linear.input_fn, max_steps=1)
     np.testing.assert_allclose(other.get_variable_value("w"), linear.trained(1)[0], atol=1e-6)
-
-
-def test_config_must_be_a_run_config(linear):
-    with pytest.raises(TypeError, match=r"config must be a replicate.RunConfig"):
-        Estimator(linear.model_fn, config={"model_dir": "a"})
-    with pytest.raises(TypeError, match=r"must be a replicate.RunConfig, got ConfigProto"):
-        Estimator(linear.model_fn, config=v1.ConfigProto())
-
-
-def test_model_dir_must_be_a_path(linear):
-    with pytest.raises(TypeError, match="model_dir must be a path, got 3"):
-        Estimator(linear.model_fn, 3)
-
-
-def test_reading_variables_of_an_untrained_model(linear, tmp_path):
-    with pytest.raises(ValueError, match="There is no trained model"):
-        linear.make_estimator(tmp_path).get_variable_names()
-
-
-def test_evaluating_a_checkpoint_that_does_not_exist(linear, tmp_path):
-    with pytest.raises(CheckpointError, match=r"nowhere.index does not exist"):
-        linear.make_estimator(tmp_path).evaluate(linear.once_input_fn, checkpoint_path="nowhere")

@@ -74,56 +74,37 @@ def test_final_exporter_waits_for_the_end(run, recorder):
     }
 
 
-def test_latest_exporter_keeps_the_newest(run, tmp_path):
-    exporter = LatestExporter("latest", receive, exports_to_keep=2)
+def test_latest_exporter_keeps_the_newest_or_all(run, recorder, tmp_path):
     os.makedirs(tmp_path / "out/temp-7")
-    assert all(run(exporter, None) for _ in range(4))
-    assert kept(tmp_path) == ["103", "104", "temp-7"]
-
-
-def test_latest_exporter_may_keep_all(run, tmp_path):
-    exporter = LatestExporter("latest", receive, exports_to_keep=None)
-    assert all(run(exporter, None) for _ in range(7))
-    assert len(kept(tmp_path)) == 7
+    all_exporter = LatestExporter("latest", receive, exports_to_keep=None)
+    assert all(run(all_exporter, None) for _ in range(7))
+    assert len(kept(tmp_path)) == 8
+    exporter = LatestExporter("latest", receive, exports_to_keep=2)
+    exporter.export(recorder, f"{tmp_path}/out/".encode(), "model.ckpt-1", None, False)
+    assert kept(tmp_path) == ["107", "108", "temp-7"]
 
 
 def test_best_exporter_exports_improvements(run, tmp_path):
     exporter = BestExporter("best", receive, exports_to_keep=2)
-    losses = [3.0, 4.0, 3.0, 2.0, float("nan"), 1.5]
-    assert [run(exporter, {"loss": loss, "global_step": 1}) for loss in losses] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        True,
-    ]
-    assert kept(tmp_path) == ["102", "103"]
+    losses = [float("nan"), 3.0, 4.0, 3.0, 2.0, float("nan"), 1.5]
+    exports = [run(exporter, {"loss": loss, "global_step": 1}) for loss in losses]
+    assert exports == [True, True, False, False, True, False, True]
+    assert kept(tmp_path) == ["103", "104"]
 
 
-def test_a_number_is_better_than_nan(run):
-    exporter = BestExporter("best", receive)
-    assert [run(exporter, {"loss": loss}) for loss in (float("nan"), 9.0)] == [True, True]
-
-
-def test_best_exporter_uses_compare_fn(run):
+def test_best_exporter_compares_as_it_is_told_and_remembers_through_restarts(run, tmp_path):
     def higher(best_eval_result, current_eval_result):
         return current_eval_result["accuracy"] > best_eval_result["accuracy"]
 
-    exporter = BestExporter("best", receive, compare_fn=higher)
-    results = [{"accuracy": value} for value in (0.5, 0.4, 0.6)]
-    assert [run(exporter, result) for result in results] == [True, False, True]
-
-
-def test_best_exporter_remembers_through_restarts(run, tmp_path):
     exported(tmp_path)
-    for step, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
-        logged(tmp_path, step, loss=loss)
-    exporter = BestExporter("best", receive)
-    logged(tmp_path, 40, loss=1.5)  # evaluate() logs a result before the exporter sees it
-    assert not run(exporter, {"loss": 1.5, "global_step": 40})
-    logged(tmp_path, 50, loss=0.5)
-    assert run(BestExporter("best", receive), {"loss": 0.5, "global_step": 50})
+    for step, accuracy in ((10, 0.3), (20, 0.9), (30, 0.6)):
+        logged(tmp_path, step, accuracy=accuracy)
+    exporter = BestExporter("best", receive, compare_fn=higher)
+    logged(tmp_path, 40, accuracy=0.8)  # evaluate() logs a result before the exporter sees it
+    assert not run(exporter, {"accuracy": 0.8, "global_step": 40})
+    logged(tmp_path, 50, accuracy=0.95)
+    exporter = BestExporter("best", receive, compare_fn=higher)
+    assert run(exporter, {"accuracy": 0.95, "global_step": 50})
 
 
 def test_best_exporter_given_to_a_resumed_run_exports_once(run, tmp_path):
@@ -135,8 +116,9 @@ def test_best_exporter_given_to_a_resumed_run_exports_once(run, tmp_path):
     assert exports == [True, False, True]
 
 
-@pytest.mark.parametrize("result", [None, "/exports/1", b"/exports/1", object()])
-@pytest.mark.parametrize("path", ["exports/", b"exports/", "exports"])
+@pytest.mark.parametrize(
+    ("result", "path"), [(None, "exports/"), (b"/exports/1", b"exports/"), (object(), "exports")]
+)
 def test_stand_in_for_an_estimator_gets_the_path_as_given(result, path, tmp_path, monkeypatch):
     class Fake:
         model_dir = str(tmp_path)
@@ -152,24 +134,12 @@ def test_stand_in_for_an_estimator_gets_the_path_as_given(result, path, tmp_path
     assert given == [(path, receive)] * 2
 
 
-def test_exporters_take_a_path_in_bytes(recorder, tmp_path):
-    exporter = LatestExporter("latest", receive, exports_to_keep=1)
-    for _ in range(2):
-        exporter.export(recorder, f"{tmp_path}/out/".encode(), "model.ckpt-1", None, False)
-    assert kept(tmp_path) == ["102"]
-
-
 def test_evaluation_repeated_after_a_restart_is_not_exported_again(run, tmp_path):
     exported(tmp_path)
     logged(tmp_path, 10, loss=1.0)
+    assert run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10}), "the first one"
     logged(tmp_path, 10, loss=1.0)
     assert not run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
-
-
-def test_first_evaluation_is_exported_though_it_is_logged(run, tmp_path):
-    exported(tmp_path)
-    logged(tmp_path, 10, loss=1.0)
-    assert run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
 
 
 def test_damaged_event_file_is_read_to_its_damage(run, tmp_path, caplog):
@@ -178,14 +148,10 @@ def test_damaged_event_file_is_read_to_its_damage(run, tmp_path, caplog):
     (path,) = (tmp_path / "eval").glob("*tfevents*")
     content = path.read_bytes()
     path.write_bytes(content + content[:20])
-    assert not run(BestExporter("best", receive), {"loss": 2.0, "global_step": 20})
+    worse = {"loss": 2.0, "global_step": 20}
+    assert not run(BestExporter("best", receive), worse)
     assert "ends in the middle of an event" in caplog.text
-
-
-def test_without_pattern_nothing_is_remembered(run, tmp_path):
-    logged(tmp_path, 10, loss=1.0)
-    exporter = BestExporter("best", receive, event_file_pattern=None)
-    assert run(exporter, {"loss": 2.0, "global_step": 20})
+    assert run(BestExporter("best", receive, event_file_pattern=None), worse)
 
 
 def test_train_and_evaluate_exports(linear, tmp_path):
@@ -209,6 +175,7 @@ def test_train_and_evaluate_exports(linear, tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
+        (Exporter, TypeError, "abstract"),
         (lambda: FinalExporter("", receive), ValueError, "must have a name"),
         (lambda: FinalExporter("a", None), TypeError, "serving_input_receiver_fn must be a func"),
         (lambda: LatestExporter("a", receive, exports_to_keep=0), ValueError, "greater than 0"),
@@ -237,8 +204,3 @@ def test_results_that_cannot_be_compared(run, results, text):
     exporter = BestExporter("best", receive)
     with pytest.raises(ValueError, match=text):
         [run(exporter, result) for result in results]
-
-
-def test_exporter_is_abstract():
-    with pytest.raises(TypeError, match="abstract"):
-        Exporter()

@@ -1,5 +1,4 @@
 import functools
-import importlib.metadata
 import os
 import pathlib
 
@@ -16,7 +15,6 @@ from replicate.export import (
     RegressionOutput,
     ServingInputReceiver,
     TensorServingInputReceiver,
-    build_parsing_serving_input_receiver_fn,
     build_raw_serving_input_receiver_fn,
     build_supervised_input_receiver_fn_from_input_fn,
 )
@@ -55,13 +53,6 @@ def input_fn():
     return tf.data.Dataset.from_tensors(({"x": X}, X[:, :2])).repeat(3)
 
 
-def test_directory_that_refuses_an_export_is_one_error(tmp_path):
-    estimator = Estimator(model_fn, str(tmp_path / "run")).train(input_fn)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match=r"Cannot export the model to .*/file/a: .*directory"):
-        estimator.export_saved_model(str(tmp_path / "file" / "a"), receive)
-
-
 def trained(model_dir, devices):
     replicated = replicate_model_fn(model_fn, devices=devices, uneven="weighted")
     return Estimator(replicated, str(model_dir), RunConfig(progress="off")).train(input_fn)
@@ -91,33 +82,24 @@ def predicted(estimator):
     return first["y"], first["best"]
 
 
-@pytest.mark.parametrize("towers", [0, 1], ids=["one tower", "three towers"])
-def test_loaded_model_predicts_as_the_estimator(estimators, loaded, towers):
-    wanted, best = predicted(estimators[towers])
-    for rows in (1, 2, 8):
-        outputs = loaded[towers].signatures[DEFAULT](x=tf.constant(X[:rows]))
-        np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
-        np.testing.assert_array_equal(outputs["best"], best[:rows])
-
-
-def described(model):
-    return {
-        name: (
-            signature.structured_input_signature,
-            {key: (out.dtype, out.shape) for key, out in signature.structured_outputs.items()},
-        )
-        for name, signature in model.signatures.items()
-    }
+def test_loaded_model_predicts_as_the_estimator(estimators, loaded):
+    for estimator, model in zip(estimators, loaded, strict=True):
+        wanted, best = predicted(estimator)
+        for rows in (1, 2, 8):
+            outputs = model.signatures[DEFAULT](x=tf.constant(X[:rows]))
+            np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
+            np.testing.assert_array_equal(outputs["best"], best[:rows])
 
 
 def test_signatures_do_not_depend_on_the_number_of_towers(loaded):
-    one, three = map(described, loaded)
-    assert one == three
-    assert list(one) == [DEFAULT]
-    assert one[DEFAULT][1] == {
-        "y": (tf.float32, tf.TensorShape([None, 2])),
-        "best": (tf.int64, tf.TensorShape([None])),
-    }
+    for model in loaded:
+        assert list(model.signatures) == [DEFAULT]
+        signature = model.signatures[DEFAULT]
+        ((), inputs) = signature.structured_input_signature
+        assert {name: spec.shape for name, spec in inputs.items()} == {"x": [None, 3]}
+        outputs = signature.structured_outputs
+        found = {key: (out.dtype, out.shape.as_list()) for key, out in outputs.items()}
+        assert found == {"y": (tf.float32, [None, 2]), "best": (tf.int64, [None])}
 
 
 @pytest.fixture
@@ -144,49 +126,36 @@ def test_export_of_three_devices_loads_strictly_on_one(exports, estimators, load
     np.testing.assert_allclose(outputs, predicted(estimators[1])[0], rtol=1e-6, atol=1e-6)
 
 
-def test_saved_model_cli_runs_the_export(exports, estimators, run_python, tmp_path):
-    scripts = importlib.metadata.entry_points(group="console_scripts", name="saved_model_cli")
-    if not scripts:
-        pytest.skip("this TensorFlow has no saved_model_cli")
-    np.save(tmp_path / "x.npy", X[:1])
-    (script,) = {script.value for script in scripts}
-    module, _, main = script.partition(":")
-    arguments = ["--dir", exports[1].decode(), "--tag_set", "serve", "--signature_def", DEFAULT]
-    done = run_python(
-        f"import importlib; importlib.import_module({module!r}).{main}()",
-        *("run", *arguments, "--inputs", f"x={tmp_path}/x.npy", "--outdir", tmp_path),
-    )
-    assert done.code == 0, done.err
-    wanted = predicted(estimators[1])[0][:1]
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-6, atol=1e-6)
-
-
-def export_every_mode(estimator, base):
+@pytest.fixture(scope="module")
+def every_mode(estimators, tmp_path_factory):
+    """The export of all modes of the model on three towers."""
     supervised = build_supervised_input_receiver_fn_from_input_fn(input_fn)
-    return estimator.experimental_export_all_saved_models(
-        base,
+    return estimators[1].experimental_export_all_saved_models(
+        tmp_path_factory.mktemp("modes"),
         {ModeKeys.PREDICT: receive, ModeKeys.TRAIN: supervised, ModeKeys.EVAL: supervised},
     )
 
 
-def test_graphs_of_all_modes(estimators, tmp_path, load):
-    path = export_every_mode(estimators[1], tmp_path)
-    session, model, _ = load(path, "eval")
-    signature = model.signature_def["eval"]
+def fed(signature):
     assert sorted(signature.inputs) == ["label", "x"]
-    feed = {signature.inputs["x"].name: X, signature.inputs["label"].name: X[:, :2]}
-    session.run(signature.outputs["metrics/mae/update_op"].name, feed)
+    return {signature.inputs["x"].name: X, signature.inputs["label"].name: X[:, :2]}
+
+
+def test_exported_evaluation_measures_as_the_estimator(estimators, every_mode, load):
+    session, model, _ = load(every_mode, "eval")
+    signature = model.signature_def["eval"]
+    session.run(signature.outputs["metrics/mae/update_op"].name, fed(signature))
     mae = session.run(signature.outputs["metrics/mae/value"].name)
     wanted = np.mean(np.abs(predicted(estimators[1])[0] - X[:, :2]))
     assert mae == pytest.approx(wanted, rel=1e-5)
 
 
-def test_exported_training_graph_can_be_trained(estimators, tmp_path, load):
-    session, model, graph = load(export_every_mode(estimators[0], tmp_path), "train")
+def test_exported_training_graph_can_be_trained(every_mode, load):
+    session, model, graph = load(every_mode, "train")
     signature = model.signature_def["train"]
-    feed = {signature.inputs["x"].name: X, signature.inputs["label"].name: X[:, :2]}
     (train_op,) = graph.get_collection(v1.GraphKeys.TRAIN_OP)
-    losses = [session.run([signature.outputs["loss"].name, train_op], feed)[0] for _ in range(20)]
+    fetches = [signature.outputs["loss"].name, train_op]
+    losses = [session.run(fetches, fed(signature))[0] for _ in range(20)]
     assert losses[-1] < losses[0] / 2
     assert session.run(v1.train.get_global_step(graph)) == 23
 
@@ -265,76 +234,30 @@ def test_export_contains_the_vocabulary_file(linear, tmp_path):
     np.testing.assert_array_equal(serve(word=tf.constant(["one", "two"]))["id"], [1, 2])
 
 
-def test_request_rows_need_not_divide_over_towers(tmp_path):
-    def model_fn(features, mode):
-        table = v1.get_variable("table", initializer=[[1.0], [10.0], [100.0]])
-        bags = tf.nn.embedding_lookup_sparse(table, features["words"], None, combiner="sum")
-        predictions = {"bag": bags * features["weight"]}
-        if mode == ModeKeys.PREDICT:
-            return EstimatorSpec(mode, predictions)
-        step = v1.assign_add(v1.train.get_global_step(), 1)
-        return EstimatorSpec(mode, predictions, loss=tf.reduce_sum(bags), train_op=step)
-
-    def input_fn():
-        return {"weight": tf.ones([1, 1]), "words": tf.sparse.from_dense([[1]])}
-
-    config = RunConfig(progress="off")
-    Estimator(model_fn, str(tmp_path), config).train(input_fn, steps=1)
-    estimator = Estimator(replicate_model_fn(model_fn, devices=THREE), str(tmp_path), config)
-    features = {
-        "weight": tf.io.FixedLenFeature([1], tf.float32),
-        "words": tf.io.VarLenFeature(tf.int64),
-    }
-    path = estimator.export_saved_model(
-        tmp_path / "export", build_parsing_serving_input_receiver_fn(features)
-    )
-    serve = tf.saved_model.load(path.decode()).signatures[DEFAULT]
-    examples = [row_of_words(2.0, words) for words in ([0, 1], [2, 2], [], [1, 0, 2])]
-    for rows, bags in ((1, [22]), (2, [22, 400]), (4, [22, 400, 0, 222])):
-        served = serve(examples=tf.constant(examples[:rows]))["bag"]
-        np.testing.assert_array_equal(served[:, 0], bags)
-
-
-def row_of_words(weight, words):
-    """A serialised tf.train.Example."""
-    feature = {
-        "weight": tf.train.Feature(float_list=tf.train.FloatList(value=[weight])),
-        "words": tf.train.Feature(int64_list=tf.train.Int64List(value=words)),
-    }
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-
-
-def test_export_savedmodel_is_the_old_name(estimators, tmp_path):
-    base = f"{tmp_path}/".encode()
-    path = estimators[0].export_savedmodel(base, receive, strip_default_attrs=False)
-    assert tf.saved_model.contains_saved_model(path.decode())
-
-
-def test_paths_may_be_bytes(estimators, tmp_path):
+def test_export_savedmodel_is_the_old_name_and_paths_may_be_bytes(estimators, tmp_path):
     base, checkpoint = str(tmp_path).encode(), estimators[0].latest_checkpoint().encode()
-    path = estimators[0].export_saved_model(base, receive, checkpoint_path=checkpoint)
+    path = estimators[0].export_savedmodel(
+        base, receive, checkpoint_path=checkpoint, strip_default_attrs=False
+    )
     assert path.startswith(base + b"/")
     assert tf.saved_model.contains_saved_model(path.decode())
 
 
-def test_versions_count_up_and_leave_nothing_unfinished(estimators, tmp_path, monkeypatch):
-    monkeypatch.setattr("time.time", lambda: 1234.5)
-    (tmp_path / "temp-1235").mkdir()
-    paths = [estimators[0].export_saved_model(tmp_path, receive) for _ in range(2)]
-    assert paths == [f"{tmp_path}/{version}".encode() for version in (1234, 1236)]
-    assert sorted(os.listdir(tmp_path)) == ["1234", "1236", "temp-1235"]
-
-
-def test_files_of_killed_exports_are_removed(estimators, tmp_path, monkeypatch):
+def test_versions_count_up_and_old_files_of_killed_exports_are_removed(
+    estimators, tmp_path, monkeypatch
+):
     now = 1_700_000_000
     monkeypatch.setattr("time.time", lambda: now + 0.5)
-    left = [f"temp-{now - 90_000}", f"temp-{now - 80_000}", "temp-mine", f"{now - 90_000}"]
-    for name in left:
+    old, newer, clash = (f"temp-{now + secs}" for secs in (-90_000, -80_000, 1))
+    others = [clash, "temp-mine", f"{now - 9}"]
+    for name in (old, newer, *others):
         (tmp_path / name / "variables").mkdir(parents=True)
-    estimators[0].export_saved_model(tmp_path, receive)
-    assert sorted(os.listdir(tmp_path)) == sorted([*left[1:], str(now)])
-    assert remove_unfinished(str(tmp_path), now) == [left[1]]
-    assert sorted(os.listdir(tmp_path)) == sorted([*left[2:], str(now)])
+    paths = [estimators[0].export_saved_model(tmp_path, receive) for _ in range(2)]
+    versions = [str(now), str(now + 2)]
+    assert paths == [f"{tmp_path}/{version}".encode() for version in versions]
+    assert sorted(os.listdir(tmp_path)) == sorted([newer, *others, *versions])
+    assert remove_unfinished(str(tmp_path), now) == [newer]
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, *versions])
     assert remove_unfinished(f"{tmp_path}/absent", now) == []
 
 
@@ -355,7 +278,7 @@ def test_each_way_to_feed_has_its_signatures(graph, caplog):
     assert "no signature 'other:regress': The signature of a RegressionOutput" in caplog.text
 
 
-def test_missing_default_signature_gives_a_warning(graph, caplog):
+def test_missing_default_signature_gives_a_warning_and_no_signature_an_error(graph, caplog):
     outputs = {
         "probable": PredictOutput(tf.zeros([2])),
         DEFAULT: ClassificationOutput(tf.ones([2])),
@@ -363,9 +286,6 @@ def test_missing_default_signature_gives_a_warning(graph, caplog):
     made = exported_signatures(outputs, ServingInputReceiver(tf.ones([1]), tf.ones([1])))
     assert list(made) == ["probable"]
     assert "no default signature, only ['probable']" in caplog.text
-
-
-def test_no_signature_at_all_is_refused(graph):
     with pytest.raises(ValueError, match=r"no signature that its inputs can feed\. The sig"):
         exported_signatures(
             {DEFAULT: RegressionOutput(tf.zeros([2]))},
@@ -390,7 +310,10 @@ def test_wrong_arguments(estimators, tmp_path, arguments, error, text):
     assert os.listdir(tmp_path) == []
 
 
-def test_no_mode_and_no_checkpoint(linear, estimators, tmp_path):
+def test_nothing_to_export_and_no_place_for_it(linear, estimators, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"Cannot export the model to .*/file/a: .*directory"):
+        estimators[0].export_saved_model(str(tmp_path / "file" / "a"), receive)
     with pytest.raises(ValueError, match="the modes to export are none"):
         estimators[0].experimental_export_all_saved_models(tmp_path, {})
     with pytest.raises(ValueError, match="There is no trained model"):

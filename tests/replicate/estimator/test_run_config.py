@@ -1,62 +1,40 @@
+"""Settings of a run: their values, where they come from, and what they mean for sessions."""
+
 import copy
 import dataclasses
 import json
+import math
+import pathlib
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.errors import ClusterConfigError
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.run_settings import (
+    CHECKS,
+    checked_settings,
+    default_session_config,
+)
+from replicate.estimator.strategies import strategy_request
 
 v1 = tf.compat.v1
 
 
-def test_defaults():
-    assert RunConfig().as_dict() == {
-        "model_dir": None,
-        "tf_random_seed": 1,
-        "save_summary_steps": 100,
-        "save_checkpoints_steps": None,
-        "save_checkpoints_secs": 600,
-        "session_config": None,
-        "keep_checkpoint_max": 5,
-        "keep_checkpoint_every_n_hours": 10000,
-        "log_step_count_steps": 100,
-        "train_distribute": None,
-        "eval_distribute": None,
-        "experimental_distribute": None,
-        "experimental_max_worker_delay_secs": None,
-        "save_input_position": True,
-        "continue_input": False,
-        "profile_steps": None,
-        "progress": "auto",
-        "device_fn": None,
-        "protocol": None,
-        "session_creation_timeout_secs": 7200,
-        "step_timeout_secs": None,
-        "max_restarts": 10,
-        "steal_model_dir": False,
-        "on_save_error": "stop",
-        "checkpoint_save_graph_def": True,
-        "cluster": ClusterConfig(),
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
+def test_attributes_cannot_be_set():
+    config = RunConfig()
+    for name, advice in (
         ("model_dir", r"config\.replace\(model_dir=\.\.\.\)"),
         ("is_chief", r"follows from the cluster: config = config\.replace\(cluster="),
         ("_model_dir", r"config\.replace\(model_dir="),
-    ],
-)
-def test_attributes_cannot_be_set(name, advice):
-    config = RunConfig()
-    with pytest.raises(dataclasses.FrozenInstanceError, match=f"Cannot set '.* {advice}"):
-        setattr(config, name, 1)
-    with pytest.raises(AttributeError, match=advice):
-        delattr(config, name)
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"Cannot set '.* {advice}"):
+            setattr(config, name, 1)
+        with pytest.raises(AttributeError, match=advice):
+            delattr(config, name)
     assert config == RunConfig()
 
 
@@ -68,7 +46,7 @@ OLD_ATTRIBUTES = """
     session_creation_timeout_secs task_id task_type tf_random_seed train_distribute"""
 
 
-def test_program_may_set_attributes_of_its_own(caplog):
+def test_program_may_set_attributes_of_its_own_that_resemble_no_setting(caplog):
     config = RunConfig("/m")
     config.hparams = {"width": 3}
     config.use_tpu = False
@@ -79,10 +57,6 @@ def test_program_may_set_attributes_of_its_own(caplog):
     del config.hparams, config.use_tpu
     assert config == RunConfig("/m")
     assert not caplog.records
-
-
-def test_attribute_that_resembles_a_setting_gives_a_warning(caplog):
-    config = RunConfig()
     config.save_checkpoint_step = 5
     assert config.save_checkpoints_steps is None
     assert r"write config = config.replace(save_checkpoints_steps=...)" in caplog.text
@@ -129,28 +103,16 @@ def test_subclass_has_own_constructor_attributes_and_properties():
         config.tf_random_seed = 3
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
+def test_checkpoint_intervals_are_those_of_tf_estimator():
+    for settings, expected in (
         ({}, (None, 600)),
         ({"save_checkpoints_steps": None}, (None, None)),
         ({"save_checkpoints_secs": None}, (None, None)),
-        ({"save_checkpoints_steps": None, "save_checkpoints_secs": None}, (None, None)),
         ({"save_checkpoints_steps": 0}, (0, None)),
-        ({"save_checkpoints_steps": 10}, (10, None)),
         ({"save_checkpoints_steps": 5, "save_checkpoints_secs": None}, (5, None)),
-    ],
-)
-def test_checkpoint_intervals_are_those_of_tf_estimator(settings, expected):
-    config = RunConfig(**settings)
-    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == expected
-
-
-def test_replace_can_switch_checkpoints_off():
-    assert RunConfig().replace(save_checkpoints_secs=None).save_checkpoints_secs is None
-    assert RunConfig().replace(save_checkpoints_steps=None).save_checkpoints_secs == 600
-    with pytest.raises(ValueError, match="got both"):
-        RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
+    ):
+        config = RunConfig(**settings)
+        assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == expected
 
 
 def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
@@ -161,9 +123,10 @@ def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
     by_seconds = by_steps.replace(save_checkpoints_secs=9)
     assert (by_seconds.save_checkpoints_steps, by_seconds.save_checkpoints_secs) == (None, 9)
     assert by_steps.replace(model_dir="a").save_checkpoints_steps == 7
-
-
-def test_replace_refuses_unknown_settings():
+    assert RunConfig().replace(save_checkpoints_secs=None).save_checkpoints_secs is None
+    assert RunConfig().replace(save_checkpoints_steps=None).save_checkpoints_secs == 600
+    with pytest.raises(ValueError, match="got both"):
+        RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
     with pytest.raises(ValueError, match=r"Cannot replace \['save_steps'\]"):
         RunConfig().replace(save_steps=1)
 
@@ -174,7 +137,6 @@ def test_replace_refuses_unknown_settings():
         ({"save_checkpoints_steps": 1, "save_checkpoints_secs": 1}, "got both"),
         ({"save_checkpoints_steps": -1}, "save_checkpoints_steps must be .* >= 0"),
         ({"save_checkpoints_secs": -1}, "save_checkpoints_secs must be >= 0"),
-        ({"save_checkpoints_secs": float("nan")}, "save_checkpoints_secs must be >= 0"),
         ({"save_checkpoints_secs": "600"}, "save_checkpoints_secs must be >= 0, got '600'"),
         ({"save_summary_steps": -1}, "save_summary_steps must be"),
         ({"log_step_count_steps": 0}, "log_step_count_steps must be"),
@@ -184,8 +146,7 @@ def test_replace_refuses_unknown_settings():
         ({"keep_checkpoint_max": -1}, "keep_checkpoint_max must be .* >= 0"),
         ({"keep_checkpoint_every_n_hours": 0}, "keep_checkpoint_every_n_hours must be"),
         ({"profile_steps": (5, 4)}, r"1 <= first <= last, or None, got \(5, 4\)"),
-        ({"profile_steps": (0, 4)}, "profile_steps must be"),
-        ({"profile_steps": 5}, "profile_steps must be the first and the last step"),
+        ({"profile_steps": (0, 4)}, "profile_steps must be the first and the last step"),
         ({"profile_steps": (True, 2)}, "profile_steps must be"),
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
         (
@@ -195,7 +156,6 @@ def test_replace_refuses_unknown_settings():
         ({"model_dir": ""}, "model_dir is"),
         ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
         ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),
-        ({"max_restarts": -1}, "max_restarts must be a whole number >= 0"),
         ({"max_restarts": None}, "max_restarts must be a whole number >= 0, got None"),
         (
             {"continue_input": True, "save_input_position": False},
@@ -208,18 +168,15 @@ def test_wrong_settings(settings, text):
         RunConfig(**settings)
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "wrong", "text"),
-    [
+def test_settings_of_wrong_types():
+    for name, good, wrong, text in (
         ("session_config", v1.ConfigProto(), {"gpu": 1}, r"must be a tf.compat.v1.ConfigProto"),
         ("device_fn", str, "/cpu:0", "device_fn must be a function"),
         ("cluster", ClusterConfig(), {"chief": ["a:1"]}, "cluster must be a ClusterConfig"),
-    ],
-)
-def test_settings_of_wrong_types(name, good, wrong, text):
-    assert getattr(RunConfig(**{name: good}), name) == good
-    with pytest.raises(TypeError, match=text):
-        RunConfig(**{name: wrong})
+    ):
+        assert getattr(RunConfig(**{name: good}), name) == good
+        with pytest.raises(TypeError, match=text):
+            RunConfig(**{name: wrong})
 
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
@@ -242,17 +199,10 @@ def test_cluster_comes_from_the_environment_and_is_kept_by_replace(monkeypatch):
     assert config.global_id_in_cluster == 1
     assert config.cluster_spec.as_dict() == CLUSTER
     assert config.service == {"a": 1}
-
-
-def test_wrong_cluster_is_an_error_of_the_constructor(monkeypatch):
     set_tf_config(monkeypatch, cluster=CLUSTER)
     with pytest.raises(ClusterConfigError, match='"task" is missing'):
         RunConfig()
-
-
-def test_cluster_can_be_given(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", "{bad")
-    assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
+    assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief, "TF_CONFIG is not read"
 
 
 def optimizer_iterations(options):
@@ -287,15 +237,107 @@ def test_replace_gives_another_task_its_own_device_filters():
     assert own.replace(cluster=worker).session_config == v1.ConfigProto()
 
 
-def test_session_masters_of_the_environment(monkeypatch):
-    set_tf_config(monkeypatch, session_master="grpc://a:1", eval_session_master="grpc://b:1")
-    config = RunConfig()
-    assert (config.master, config.evaluation_master) == ("grpc://a:1", "grpc://b:1")
-    assert (config.is_chief, config.task_type, config.session_config) == (True, "worker", None)
-
-
 def test_model_dir_of_the_environment(monkeypatch):
     set_tf_config(monkeypatch, model_dir="/tmp/a")
     assert RunConfig().model_dir == RunConfig(model_dir="/tmp/a").model_dir == "/tmp/a"
     with pytest.raises(ValueError, match="model_dir is '/tmp/b', but TF_CONFIG asks for '/tmp/a'"):
         RunConfig(model_dir="/tmp/b")
+
+
+@pytest.mark.parametrize("value", [1000, np.int64(1000), np.float32(1000)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tf_random_seed",
+        "save_summary_steps",
+        "save_checkpoints_steps",
+        "save_checkpoints_secs",
+        "keep_checkpoint_max",
+        "log_step_count_steps",
+        "experimental_max_worker_delay_secs",
+        "max_restarts",
+    ],
+)
+def test_whole_numbers_of_any_type_become_python_numbers(name, value):
+    found = checked_settings({name: value})[name]
+    assert found == 1000
+    assert type(found) in ((int, float) if name == "save_checkpoints_secs" else (int,))
+
+
+def test_paths_become_strings():
+    for value in ("a/b", b"a/b", pathlib.Path("a/b")):
+        assert checked_settings({"model_dir": value}) == {"model_dir": "a/b"}
+    with pytest.raises(TypeError, match="model_dir must be a path, got 5"):
+        checked_settings({"model_dir": 5})
+
+
+def test_none_is_accepted_by_every_setting_that_tf_estimator_has():
+    refusing = {"max_restarts", "on_save_error", "progress"}
+    found = checked_settings(dict.fromkeys(set(CHECKS) - refusing))
+    assert found["session_creation_timeout_secs"] == math.inf
+    assert found["keep_checkpoint_every_n_hours"] == 10000
+    assert found["save_summary_steps"] is found["train_distribute"] is None
+    for name in ("save_summary_steps", "save_checkpoints_secs"):
+        assert checked_settings({name: 0}) == {name: 0}, "off"
+
+
+class DistributeConfig(NamedTuple):
+    train_distribute: object = None
+    eval_distribute: object = None
+    remote_cluster: object = None
+
+
+def test_a_distribute_config_holds_both_strategies():
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    both = DistributeConfig(strategy, strategy)
+    assert checked_settings({"experimental_distribute": both})["experimental_distribute"] is both
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (object(), TypeError, "must be a tf.contrib.distribute.DistributeConfig or None, got <ob"),
+        (DistributeConfig(remote_cluster={"worker": []}), ValueError, "names the remote_cluster "),
+        (DistributeConfig(3), ValueError, "experimental_distribute.train_distribute must be a Mir"),
+        (DistributeConfig(None, 3), ValueError, "experimental_distribute.eval_distribute must be"),
+    ],
+)
+def test_other_distribute_configs_are_refused(value, error, text):
+    with pytest.raises(error, match=text):
+        checked_settings({"experimental_distribute": value})
+    for name in ("train_distribute", "eval_distribute"):
+        with pytest.raises(ValueError, match=rf"RunConfig: {name} must be a MirroredStrategy"):
+            checked_settings({name: value})
+
+
+def test_session_config_without_a_cluster_or_beside_a_server_has_no_default():
+    assert default_session_config(ClusterConfig()) is None
+    assert default_session_config(ClusterConfig(JOBS, "worker", target="grpc://a:1")) is None
+    by_master = ClusterConfig(JOBS, "worker", session_master="grpc://a:1")
+    assert len(default_session_config(by_master).device_filters) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "devices"),
+    [
+        (lambda: tf.distribute.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
+        (
+            lambda: v1.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]),
+            ("/device:GPU:0", "/device:GPU:1"),
+        ),
+        (lambda: tf.distribute.OneDeviceStrategy("/gpu:1"), ("/device:GPU:1",)),
+        (v1.distribute.experimental.CentralStorageStrategy, None),
+    ],
+)
+def test_a_strategy_names_the_devices_of_the_towers_or_leaves_them_to_the_process(
+    make, devices, graph
+):
+    # In a graph: eagerly, a strategy makes tensors on its devices, which must be there.
+    request = strategy_request("train_distribute", make())
+    assert request.devices == devices if devices else len(request.devices) >= 1
+
+
+def test_other_values_are_refused():
+    assert strategy_request("train_distribute", None) is None
+    with pytest.raises(ValueError, match=r"RunConfig: eval_distribute must be a Mirr.*got "):
+        strategy_request("eval_distribute", "mirrored")

@@ -19,20 +19,9 @@ from replicate.variables.table import variable_rows
 v1 = tf.compat.v1
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(time_spent, "time", clock)
+def clock(linear, monkeypatch):
+    monkeypatch.setattr(time_spent, "time", clock := linear.Clock())
     return clock
 
 
@@ -68,40 +57,16 @@ def test_every_second_is_counted_once(clock, tmp_path):
     }
 
 
-@pytest.mark.parametrize("is_new_process", [True, False])
-def test_later_calls_add_up(clock, tmp_path, is_new_process):
+def test_later_calls_and_those_of_other_processes_add_up(clock, tmp_path):
     spent = TimeSpent(str(tmp_path))
-    run_for_a_while(spent, clock)
-    run_for_a_while(TimeSpent(str(tmp_path)) if is_new_process else spent, clock)
+    for each in (spent, spent, TimeSpent(str(tmp_path)), spent):
+        run_for_a_while(each, clock)
     found = written(tmp_path)
-    assert (found["calls"], found["steps"]) == (2, 40)
-    assert sum(found["seconds"].values()) == pytest.approx(26.0)
+    assert (found["calls"], found["steps"]) == (4, 80)
+    assert sum(found["seconds"].values()) == pytest.approx(52.0)
 
 
-def test_calls_of_another_process_in_between_count(clock, tmp_path):
-    spent = TimeSpent(str(tmp_path))
-    run_for_a_while(spent, clock)
-    run_for_a_while(TimeSpent(str(tmp_path)), clock)
-    run_for_a_while(spent, clock)
-    assert written(tmp_path)["calls"] == 3
-    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(39.0)
-
-
-def test_a_kill_loses_only_the_time_since_the_last_write(clock, tmp_path):
-    killed = TimeSpent(str(tmp_path))
-    call = killed.call()
-    call.__enter__()
-    clock.now += 5
-    killed.end_start()
-    killed.write()
-    clock.now += 7
-    before = written(tmp_path)
-    run_for_a_while(TimeSpent(str(tmp_path)), clock)
-    assert before["seconds"]["start"] == 5.0
-    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(18.0)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"seconds": 3, "calls": "x", "steps": null}'])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"seconds": 3, "calls": "x", "steps": null}'])
 def test_a_damaged_file_is_replaced(clock, tmp_path, text):
     (tmp_path / "time.json").write_text(text)
     run_for_a_while(TimeSpent(str(tmp_path)), clock)
@@ -109,7 +74,7 @@ def test_a_damaged_file_is_replaced(clock, tmp_path, text):
     assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(13.0)
 
 
-def test_evaluations_after_training_are_added(clock, tmp_path):
+def test_evaluations_after_training_are_added_and_killed_calls_count(clock, tmp_path):
     spent = TimeSpent(str(tmp_path))
     with spent.during_evaluation():
         clock.now += 1
@@ -118,10 +83,17 @@ def test_evaluations_after_training_are_added(clock, tmp_path):
     with spent.during_evaluation():
         clock.now += 6
     assert written(tmp_path)["seconds"]["evaluation"] == 9.0
+    killed = TimeSpent(str(tmp_path))
+    call = killed.call()
+    call.__enter__()
+    clock.now += 5
+    killed.end_start()
+    killed.write()
+    clock.now += 7  # Nothing is written of these.
     run_for_a_while(TimeSpent(str(tmp_path)), clock)
     with spent.during_evaluation():
-        clock.now += 50
-    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(32.0), "another one trained"
+        clock.now += 50  # Another one trained in between.
+    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(37.0)
 
 
 def test_evaluation_of_another_estimator_counts_for_the_running_call(clock, tmp_path):
@@ -142,7 +114,11 @@ def test_a_link_out_of_the_directory_is_not_written_to(clock, tmp_path, caplog):
     assert "it is a link to a file outside of its directory" in caplog.text
 
 
-def test_training_writes_the_file_beside_the_events(linear, tmp_path):
+def test_training_writes_the_file_beside_the_events_even_if_it_fails(linear, tmp_path):
+    def fail(step):
+        if step == 7:
+            raise RuntimeError("at step 7")
+
     estimator = linear.make_estimator(tmp_path)
     hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn, every_n_iter=2)
     estimator.train(linear.input_fn, max_steps=4, hooks=[hook])
@@ -154,25 +130,15 @@ def test_training_writes_the_file_beside_the_events(linear, tmp_path):
     assert not list(tmp_path.glob("time.json.*"))
     estimator.evaluate(linear.once_input_fn)
     assert written(tmp_path)["seconds"]["evaluation"] > seconds["evaluation"]
-
-
-def test_training_that_fails_writes_the_file(linear, tmp_path):
-    def fail(step):
-        if step == 3:
-            raise RuntimeError("at step 3")
-
-    with pytest.raises(RuntimeError, match="at step 3"):
-        linear.make_estimator(tmp_path).train(
-            linear.input_fn, max_steps=4, hooks=[linear.CallHook(fail)]
-        )
-    assert written(tmp_path)["calls"] == 1
+    with pytest.raises(RuntimeError, match="at step 7"):
+        estimator.train(linear.input_fn, max_steps=9, hooks=[linear.CallHook(fail)])
+    assert written(tmp_path)["calls"] == 2
 
 
 def test_placement_of_towers_and_of_a_plain_graph(graph):
     with v1.device("/cpu:0"):
         rows = variable_rows([v1.get_variable("w", [2])])
-    plain = placement(graph, rows)
-    assert plain.lines() == [
+    assert placement(graph, rows).lines() == [
         ("towers", "1: TensorFlow's choice"),
         ("variables on", "/device:CPU:0"),
         ("consolidation", "TensorFlow's choice"),
@@ -186,31 +152,23 @@ def test_placement_of_towers_and_of_a_plain_graph(graph):
     ]
 
 
-def test_record_holds_what_json_can_hold(graph, tmp_path):
-    params = {
-        "rate": np.float32(0.5),
-        "units": (3, [4]),
-        "limit": math.inf,
-        "text": "x" * 1000,
-        "optimizer": v1.train.AdamOptimizer,
-        "array": np.zeros(3),
-        "table": list(range(1000)),
-        1: None,
+def test_record_holds_what_json_can_hold_and_need_not_be_written(graph, tmp_path, caplog):
+    values = {
+        "rate": (np.float32(0.5), 0.5),
+        "units": ((3, [4]), [3, [4]]),
+        "limit": (math.inf, "inf"),
+        "text": ("x" * 1000, "x" * 300 + "..."),
+        "optimizer": (v1.train.AdamOptimizer, "AdamOptimizer"),
+        "array": (np.zeros(3), "ndarray"),
+        "table": (list(range(1000)), "list"),
+        1: (None, None),
     }
+    params = {name: given for name, (given, _) in values.items()}
     config = RunConfig(str(tmp_path), session_config=v1.ConfigProto(allow_soft_placement=True))
     rows = variable_rows([v1.get_variable("w", [2, 3])], {"w": "kron"})
     write_run_record(str(tmp_path), run_record(placement(graph, rows), rows, config, params))
     found = json.loads((tmp_path / "run.json").read_text())
-    assert found["params"] == {
-        "rate": 0.5,
-        "units": [3, [4]],
-        "limit": "inf",
-        "text": "x" * 300 + "...",
-        "optimizer": "AdamOptimizer",
-        "array": "ndarray",
-        "table": "list",
-        "1": None,
-    }
+    assert found["params"] == {str(name): expected for name, (_, expected) in values.items()}
     assert found["variables"] == [
         {
             "variable": "w",
@@ -227,9 +185,7 @@ def test_record_holds_what_json_can_hold(graph, tmp_path):
     assert found["environment"]["tensorflow"] == tf.__version__
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["started"])
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
-
-
-def test_a_record_that_cannot_be_written_gives_a_warning(tmp_path, caplog):
+    (tmp_path / "run.json").unlink()
     (tmp_path / "run.json").mkdir()
     write_run_record(str(tmp_path), {})
     assert f"{tmp_path}/run.json cannot be written: " in caplog.text

@@ -2,7 +2,6 @@ import dataclasses
 import json
 import os
 import signal
-import threading
 import time
 
 import numpy as np
@@ -27,26 +26,12 @@ def test_random_operations_give_one_warning(linear, tmp_path, caplog):
     def model_fn(features, labels, mode, params):
         return linear.model_fn(tf.nn.dropout(features, rate=0.1), labels, mode, params)
 
-    estimator = linear.make_estimator(tmp_path / "a", model_fn)
+    unseeded = linear.make_estimator(tmp_path / "a", model_fn, tf_random_seed=None)
+    unseeded.train(linear.input_fn, steps=1)
+    assert "Checkpoints cannot hold" not in caplog.text
+    estimator = linear.make_estimator(tmp_path / "b", model_fn)
     estimator.train(linear.input_fn, steps=1).train(linear.input_fn, steps=1)
     assert caplog.text.count("Checkpoints cannot hold the state of these random operations") == 1
-    unseeded = linear.make_estimator(tmp_path / "b", model_fn, tf_random_seed=None)
-    unseeded.train(linear.input_fn, steps=1)
-    assert caplog.text.count("Checkpoints cannot hold") == 1
-
-
-def test_training_ends_with_the_input(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path).train(linear.once_input_fn)
-    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-3"
-
-
-def test_unusable_state_file_does_not_restart_at_zero(linear, tmp_path, caplog):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    (tmp_path / "checkpoint").unlink()
-    steps = []
-    estimator.train(linear.input_fn, max_steps=8, hooks=[linear.CallHook(steps.append)])
-    assert steps == [7, 8]
-    assert "taking the newest one found" in caplog.text
 
 
 def test_training_continues_before_a_damaged_checkpoint(linear, tmp_path, caplog):
@@ -60,54 +45,35 @@ def test_training_continues_before_a_damaged_checkpoint(linear, tmp_path, caplog
     assert (tmp_path / f"{name}.corrupt").read_bytes() == b"short"
     np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(8)[0], rtol=2e-6)
 
-
-def test_nothing_is_overwritten_when_all_checkpoints_are_damaged(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     for path in tmp_path.glob("*.data-*"):
         path.write_bytes(b"short")
     kept = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    with pytest.raises(CheckpointError, match=r"none of them can be read.*model\.ckpt-6.*ckpt-5"):
-        estimator.train(linear.input_fn, max_steps=8)
+    with pytest.raises(CheckpointError, match=r"none of them can be read.*model\.ckpt-8.*ckpt-5"):
+        estimator.train(linear.input_fn, max_steps=9)
     with pytest.raises(CheckpointError, match="none of them can be read"):
         estimator.evaluate(linear.once_input_fn)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == kept
 
 
-def test_error_for_a_changed_model_shows_both_shapes(linear, tmp_path):
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
-
-    def wider(features, labels, mode, params):
-        features = tf.concat([features, features], axis=1)
-        v1.get_variable_scope().set_custom_getter(
-            lambda getter, name, shape, **kwargs: getter(
-                name, [6, 1] if name == "w" else shape, **kwargs
-            )
-        )
-        return linear.model_fn(features, labels, mode, params)
-
-    with pytest.raises(CheckpointError, match=r"w: saved \[3, 1\], wanted \[6, 1\]"):
-        linear.make_estimator(tmp_path, wider).train(linear.input_fn, max_steps=2)
-
-
-@pytest.mark.parametrize("place", ["file", "/proc/model"])
-def test_unusable_model_dir_fails_before_any_work(linear, tmp_path, place):
+def test_unusable_model_dir_fails_before_any_work(linear, tmp_path):
     (tmp_path / "file").write_text("")
 
     def must_not_be_called():
         raise AssertionError("input_fn was called")
 
     with pytest.raises(ValueError, match="Cannot train in model_dir"):
-        linear.make_estimator(tmp_path / place).train(must_not_be_called, steps=1)
+        linear.make_estimator(tmp_path / "file").train(must_not_be_called, steps=1)
 
 
 # Hooks
 
 
 class Recorder(v1.train.SessionRunHook):
-    """Notes the order of all calls of all recorders."""
+    """Notes the order of all calls of all recorders; ends training after a number of steps."""
 
-    def __init__(self, name, calls):
+    def __init__(self, name, calls, steps=0):
         self.note = lambda call: calls.append(f"{name} {call}")
+        self.left = steps
 
     def begin(self):
         self.note("begin")
@@ -120,12 +86,15 @@ class Recorder(v1.train.SessionRunHook):
 
     def after_run(self, run_context, run_values):
         self.note("after")
+        self.left -= 1
+        if self.left == 0:
+            run_context.request_stop()
 
     def end(self, session):
         self.note("end")
 
 
-def test_hooks_are_called_in_order(linear, tmp_path):
+def test_hooks_are_called_in_order_and_can_end_training(linear, tmp_path):
     calls = []
 
     def model_fn(features, labels, mode, params):
@@ -136,23 +105,13 @@ def test_hooks_are_called_in_order(linear, tmp_path):
         )
 
     estimator = linear.make_estimator(tmp_path, model_fn)
-    estimator.train(linear.input_fn, steps=2, hooks=[Recorder("user", calls)])
+    estimator.train(linear.input_fn, max_steps=9, hooks=[Recorder("user", calls, steps=2)])
     step = [f"{name} {call}" for call in ("before", "after") for name in ("user", "model", "chief")]
     around = {
         call: [f"{name} {call}" for name in ("user", "model", "chief")]
         for call in ("begin", "session", "end")
     }
     assert calls == [*around["begin"], *around["session"], *step, *step, *around["end"]]
-
-
-def test_hook_can_end_training(linear, tmp_path):
-    class Stop(v1.train.SessionRunHook):
-        def after_run(self, run_context, run_values):
-            run_context.request_stop()
-
-    estimator = linear.make_estimator(tmp_path)
-    estimator.train(linear.input_fn, max_steps=9, hooks=[Stop()])
-    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-1"
 
 
 # Numbers
@@ -182,37 +141,18 @@ def test_variable_that_is_not_finite_is_not_saved(linear, tmp_path):
 # What it shows and writes
 
 
-def test_event_file_holds_loss_and_speed(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path, save_summary_steps=2, log_step_count_steps=3)
-    estimator.train(linear.input_fn, steps=6)
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5, 6]
-    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
-    assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
-
-
-def test_resume_keeps_the_events_of_its_first_step(linear, tmp_path):
-    for max_steps in (4, 9):
+def test_restart_continues_the_events_and_the_metric_lines(linear, tmp_path):
+    for max_steps in (4, 4, 9):
         estimator = linear.make_estimator(tmp_path, save_summary_steps=3, log_step_count_steps=3)
         estimator.train(linear.input_fn, max_steps=max_steps)
     events = EventAccumulator(str(tmp_path)).Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8, 9]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 4, 7, 9]
-
-
-def test_restart_continues_the_metric_lines(linear, tmp_path):
-    for max_steps in (4, 4, 9):
-        estimator = linear.make_estimator(tmp_path, log_step_count_steps=3)
-        estimator.train(linear.input_fn, max_steps=max_steps)
+    assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
     estimator.evaluate(linear.input_fn, steps=1, name="test")
     read = [(path, map(json.loads, path.open())) for path in tmp_path.rglob("metrics.jsonl")]
     steps = {path.parent.name: [line["step"] for line in found] for path, found in read}
     assert steps == {tmp_path.name: [3, 4, 7, 9], "eval_test": [9]}
-
-
-def test_progress_lines_go_to_standard_error(linear, tmp_path, capsys):
-    linear.make_estimator(tmp_path, progress="auto").train(linear.input_fn, max_steps=3)
-    assert "train  step 3/3  " in capsys.readouterr().err
 
 
 def shown_starts(text):
@@ -225,28 +165,26 @@ def test_progress_says_what_a_run_starts_with(linear, tmp_path, capsys):
     building, compiling = "building the model", "compiling the first step"
     shown = capsys.readouterr().err
     assert shown.startswith("train  starting: building the model\n")
+    assert "train  step 3/3  " in shown
     assert shown_starts(shown) == [building, "initializing the variables", compiling]
     estimator.train(linear.input_fn, max_steps=6)
     assert shown_starts(capsys.readouterr().err) == [], "said once for each Estimator"
     linear.make_estimator(tmp_path, progress="log").train(linear.input_fn, max_steps=9)
     assert shown_starts(capsys.readouterr().err) == [building, "restoring model.ckpt-6", compiling]
-    linear.make_estimator(tmp_path, progress="off").train(linear.input_fn, max_steps=12)
-    assert capsys.readouterr().err == ""
 
 
 # Signals
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_saves_the_step_reached(linear, tmp_path, signum, code):
+def test_signal_saves_the_step_reached(linear, tmp_path):
     def send(step):
         if step == 7:
-            signal.raise_signal(signum)
+            signal.raise_signal(signal.SIGINT)
 
     estimator = linear.make_estimator(tmp_path)
     with pytest.raises(TrainingInterrupted) as caught:
         estimator.train(linear.input_fn, max_steps=20, hooks=[linear.CallHook(send)])
-    assert (caught.value.code, caught.value.signum, caught.value.step) == (code, signum, 7)
+    assert (caught.value.code, caught.value.signum, caught.value.step) == (130, signal.SIGINT, 7)
     assert caught.value.checkpoint == estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-7"
     np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(7)[0], rtol=2e-6)
 
@@ -271,14 +209,6 @@ def test_signal_to_a_process_ends_it_with_the_exit_code(linear, stub, tmp_path):
     assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-{last}"
 
 
-def test_training_works_outside_of_the_main_thread(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
-    thread = threading.Thread(target=estimator.train, args=(linear.input_fn,), kwargs={"steps": 2})
-    thread.start()
-    thread.join()
-    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
-
-
 def uncounted_model_fn(features, labels, mode):
     """A model whose train_op does not increase the global step."""
     weights = v1.get_variable("w", [3, 1])
@@ -286,18 +216,6 @@ def uncounted_model_fn(features, labels, mode):
     rate = v1.train.exponential_decay(0.1, v1.train.get_global_step(), 10, 0.5)
     train_op = v1.train.GradientDescentOptimizer(rate).minimize(loss)
     return EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def uncounted_model_fn_with_saver(features, labels, mode):
-    spec = uncounted_model_fn(features, labels, mode)
-    return spec._replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
-
-
-@pytest.mark.parametrize("model_fn", [uncounted_model_fn, uncounted_model_fn_with_saver])
-@pytest.mark.parametrize("limit", ["steps", "max_steps"])
-def test_model_without_a_step_counter_is_refused_for_steps(linear, tmp_path, model_fn, limit):
-    with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
-        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, **{limit: 3})
 
 
 class CountingHook(v1.train.SessionRunHook):
@@ -310,7 +228,14 @@ class CountingHook(v1.train.SessionRunHook):
         run_context.session.run(self._count)
 
 
-def test_hook_may_increase_the_global_step(linear, tmp_path):
+def test_model_without_a_step_counter_is_refused_for_steps_unless_a_hook_counts(linear, tmp_path):
+    def with_saver(features, labels, mode):
+        spec = uncounted_model_fn(features, labels, mode)
+        return spec._replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
+
+    for model_fn, limit in ((uncounted_model_fn, "max_steps"), (with_saver, "steps")):
+        with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
+            linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, **{limit: 3})
     estimator = linear.make_estimator(tmp_path, uncounted_model_fn, save_checkpoints_steps=None)
     estimator.train(linear.input_fn, hooks=[CountingHook()], max_steps=3)
 
@@ -322,8 +247,8 @@ class LossesHook(v1.train.SessionRunHook):
         self.names = [loss.op.name for loss in v1.losses.get_losses()]
 
 
-@pytest.mark.parametrize("replicated", [False, True])
-def test_hooks_find_the_loss_once(linear, tmp_path, replicated):
+@pytest.mark.parametrize(("replicated", "scales"), [(False, False), (False, True), (True, False)])
+def test_hooks_find_the_loss_once(linear, tmp_path, replicated, scales):
     def model_fn(features, labels, mode):
         outputs = tf.matmul(features, v1.get_variable("w", [3, 1]))
         loss = v1.losses.mean_squared_error(labels, outputs)
@@ -334,18 +259,16 @@ def test_hooks_find_the_loss_once(linear, tmp_path, replicated):
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    for scales in (False, True):
-        seen, hook = [], LossesHook()
-        model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if replicated else model_fn
-        estimator = linear.make_estimator(tmp_path / str(scales), model)
-        estimator.train(linear.input_fn, hooks=[hook], steps=1)
-        assert set(seen) == {1}  # The model_fn sees only its own losses.
-        if replicated:
-            assert hook.names[-1] == "loss"
-            assert len(hook.names) == 3
-        else:
-            assert len(hook.names) == (2 if scales else 1)
-            assert hook.names[-1].startswith("twice" if scales else "mean_squared_error")
+    seen, hook = [], LossesHook()
+    model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if replicated else model_fn
+    linear.make_estimator(tmp_path, model).train(linear.input_fn, hooks=[hook], steps=1)
+    assert set(seen) == {1}  # The model_fn sees only its own losses.
+    if replicated:
+        assert hook.names[-1] == "loss"
+        assert len(hook.names) == 3
+    else:
+        assert len(hook.names) == (2 if scales else 1)
+        assert hook.names[-1].startswith("twice" if scales else "mean_squared_error")
 
 
 def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
@@ -363,20 +286,18 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
         )
 
 
-def test_training_without_input_warns(linear, tmp_path, caplog):
-    linear.make_estimator(tmp_path).train(lambda: linear.input_fn().take(0), max_steps=3)
-    assert "Training made no step: the input ended before the first step" in caplog.text
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
-    assert caplog.text.count("Training made no step") == 1
-
-
-def test_hook_that_prevents_the_first_step_gives_a_warning(linear, tmp_path, caplog):
+def test_training_without_a_step_warns(linear, tmp_path, caplog):
     class Stop(v1.train.SessionRunHook):
         def after_create_session(self, session, coord):
             coord.request_stop()
 
-    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=3, hooks=[Stop()])
+    estimator = linear.make_estimator(tmp_path)
+    estimator.train(lambda: linear.input_fn().take(0), max_steps=3)
+    assert "Training made no step: the input ended before the first step" in caplog.text
+    estimator.train(linear.input_fn, max_steps=3, hooks=[Stop()])
     assert "Training made no step: a hook asked for the end before" in caplog.text
+    estimator.train(linear.input_fn, max_steps=1)
+    assert caplog.text.count("Training made no step") == 2
 
 
 # In a cluster
@@ -396,8 +317,8 @@ class Lose(v1.train.SessionRunHook):
             raise tf.errors.UnavailableError(None, None, "ps 0 has left")
 
 
-def test_lost_session_is_replaced_with_a_warning(linear, start_servers, tmp_path, caplog):
-    role = start_servers(chief=1, ps=1)["chief", 0]
+def test_lost_session_is_replaced_with_a_warning(linear, roles, tmp_path, caplog):
+    role = roles["chief", 0]
     lose = Lose()
     estimator = linear.make_estimator(tmp_path, cluster=role)
     estimator.train(linear.input_fn, max_steps=6, hooks=[lose])
@@ -411,8 +332,7 @@ def test_lost_session_is_replaced_with_a_warning(linear, start_servers, tmp_path
         )
 
 
-def test_worker_ends_if_chief_and_servers_have_ended(linear, start_servers, tmp_path):
-    roles = start_servers(chief=1, worker=1, ps=1)
+def test_worker_ends_if_chief_and_servers_have_ended(linear, roles, tmp_path):
     chief = linear.make_estimator(tmp_path, cluster=roles["chief", 0])
     chief.train(linear.input_fn, max_steps=2)
     lose = Lose(lambda: announce_end(str(tmp_path)))
@@ -422,10 +342,8 @@ def test_worker_ends_if_chief_and_servers_have_ended(linear, start_servers, tmp_
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_worker_ends_if_training_ends_while_it_builds_its_graph(
-    linear, start_servers, tmp_path, is_there
-):
-    role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
+def test_worker_ends_if_training_ends_while_it_builds_its_graph(linear, roles, tmp_path, is_there):
+    role = roles["worker", 0]
     if not is_there:
         role = dataclasses.replace(role, jobs={**role.jobs, "ps": ("127.0.0.1:1",)})
 
@@ -440,12 +358,10 @@ def test_worker_ends_if_training_ends_while_it_builds_its_graph(
     assert time.monotonic() - started < 20, "it waits neither for the chief nor for its server"
 
 
-def test_worker_ignores_the_end_marker_of_an_earlier_run(
-    linear, start_servers, tmp_path, monkeypatch
-):
+def test_worker_ignores_the_end_marker_of_an_earlier_run(linear, roles, tmp_path, monkeypatch):
     monkeypatch.setattr(end_marker, "OLD_SECS", 0)
-    role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
+    role = roles["worker", 0]
     announce_end(str(tmp_path))
-    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=1)
-    with pytest.raises(ClusterError, match="waited 1 seconds for chief 0"):
+    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=0.2)
+    with pytest.raises(ClusterError, match=r"waited 0.2 seconds for chief 0"):
         worker.train(linear.input_fn)

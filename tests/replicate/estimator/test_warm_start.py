@@ -14,9 +14,7 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
-from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
-from replicate.model_fn import replicate_model_fn
 from replicate.saved.checkpoint_names import add_former_names
 from replicate.spec import EstimatorSpec, ModeKeys
 
@@ -58,17 +56,12 @@ def receive():
     return TensorServingInputReceiver(features, features)
 
 
-def exported(source, path):
-    return source.export_saved_model(path, receive)
-
-
-@pytest.mark.parametrize("kind", ["directory", "checkpoint", "SavedModel", "settings"])
+@pytest.mark.parametrize("kind", ["directory", "checkpoint", "SavedModel"])
 def test_trainable_variables_are_initialised_from_the_source(source, begin, tmp_path, kind):
     given = {
         "directory": lambda: tmp_path / "source",
         "checkpoint": lambda: f"{tmp_path}/source/model.ckpt-4",
-        "SavedModel": lambda: exported(source, tmp_path / "export"),
-        "settings": lambda: WarmStartSettings(tmp_path / "source"),
+        "SavedModel": lambda: source.export_saved_model(tmp_path / "export", receive),
     }[kind]()
     values = begin(given)
     for name in ("w", "b"):
@@ -77,25 +70,11 @@ def test_trainable_variables_are_initialised_from_the_source(source, begin, tmp_
     assert np.all(values["w/Momentum"] == 0)
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_some_variables_and_some_of_any_kind(source, begin, tmp_path, kind):
-    values = begin(WarmStartSettings(tmp_path / "source", kind(["w:0", "w/Momentum"])))
+def test_some_variables_and_some_of_any_kind(source, begin, tmp_path):
+    values = begin(WarmStartSettings(tmp_path / "source", ("w:0", "w/Momentum")))
     for name in ("w", "w/Momentum"):
         np.testing.assert_array_equal(values[name], source.get_variable_value(name))
     assert np.all(values["b"] == 0)
-
-
-def test_renamed_variable(linear, source, begin, tmp_path):
-    def model_fn(features, labels, mode):
-        weights = v1.get_variable("new/w", [3, 1])
-        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
-        optimizer = v1.train.GradientDescentOptimizer(0.1)
-        train_op = optimizer.minimize(loss, v1.train.get_global_step())
-        return EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-    settings = WarmStartSettings(tmp_path / "source", var_name_to_prev_var_name={"new/w": "w"})
-    values = begin(settings, model_fn)
-    np.testing.assert_array_equal(values["new/w"], source.get_variable_value("w"))
 
 
 def test_given_name_takes_precedence_over_a_former_one(tmp_path):
@@ -119,9 +98,9 @@ def test_new_vocabulary(source, begin, tmp_path):
     old.write_text("a\nb\nc\n")
     new.write_text("c\nnew\na\n")
     info = VocabInfo(str(new), 3, 0, str(old), 3, v1.zeros_initializer())
-    settings = WarmStartSettings(tmp_path / "source", "w:0", {"w": info})
     a, _, c = source.get_variable_value("w")
-    np.testing.assert_array_equal(begin(settings)["w"], [c, [0.0], a])
+    found = begin(WarmStartSettings(tmp_path / "source", "w:0", {"w": info}))
+    np.testing.assert_array_equal(found["w"], [c, [0.0], a])
 
 
 def test_only_the_first_start_is_warm(linear, source, begin, tmp_path):
@@ -158,37 +137,27 @@ def untrained(linear, tmp_path):
     return make
 
 
-def test_evaluation_without_training_starts_warm(linear, source, untrained):
-    results = untrained(source.model_dir).evaluate(linear.once_input_fn)
-    expected = source.evaluate(linear.once_input_fn)
-    assert results["mae"] == expected["mae"]
-    assert results["loss"] == expected["loss"]
-    assert results["global_step"] == 0
-
-
-def test_prediction_without_training_starts_warm(linear, source, untrained):
+def test_evaluation_and_prediction_without_training_start_warm(linear, source, untrained):
+    model = untrained(source.model_dir)
+    results = model.evaluate(linear.once_input_fn)
+    assert results == {**source.evaluate(linear.once_input_fn), "global_step": 0}
+    first = f"{source.model_dir}/model.ckpt-0"
+    results = model.evaluate(linear.once_input_fn, checkpoint_path=first)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
     model = untrained(WarmStartSettings(source.model_dir, ["w:0"]))
     predicted = [each["y"] for each in model.predict(linear.once_input_fn)]
     expected = linear.X @ source.get_variable_value("w")
     np.testing.assert_allclose(predicted, expected, rtol=1e-5)
 
 
-def test_given_checkpoint_takes_precedence_over_a_warm_start(linear, source, untrained):
-    first = f"{source.model_dir}/model.ckpt-0"
-    model = untrained(source.model_dir)
-    results = model.evaluate(linear.once_input_fn, checkpoint_path=first)
-    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
-
-
-@pytest.mark.parametrize("mode", [ModeKeys.PREDICT, ModeKeys.TRAIN])
-def test_export_without_training_starts_warm(source, untrained, tmp_path, mode):
+def test_export_without_training_starts_warm(source, untrained, tmp_path):
     def receive_labelled():
         labels = v1.placeholder(tf.float32, [None, 1])
         received = receive()
         return SupervisedInputReceiver(received.features, labels, {"x": received.features})
 
     model = untrained(source.model_dir)
-    receivers = {mode: receive if mode == ModeKeys.PREDICT else receive_labelled}
+    receivers = {ModeKeys.TRAIN: receive_labelled}
     path = model.experimental_export_all_saved_models(tmp_path / "export", receivers).decode()
     found = v1.train.load_checkpoint(f"{path}/variables/variables")
     for name in found.get_variable_to_shape_map():
@@ -211,53 +180,27 @@ def test_export_without_training_maps_names(linear, source, untrained, tmp_path)
     np.testing.assert_allclose(served, expected, rtol=1e-5)
 
 
-def test_export_without_training_needs_a_source_that_fits(untrained, tmp_path):
-    model = untrained(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match=r"nowhere\.index does not exist"):
-        model.export_saved_model(tmp_path / "export", receive)
-
-
-def test_towers_start_warm(linear, source, begin):
-    def model_fn(features, labels, mode):
-        weights = v1.get_variable("w", [3, 1])
-        bias = v1.get_variable("b", [1])
-        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) + bias - labels))
-        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
-        train_op = optimizer.minimize(loss, v1.train.get_global_step())
-        return EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=train_op)
-
-    values = begin(source.model_dir, replicate_model_fn(model_fn, devices=["/cpu:1", "/cpu:2"]))
-    np.testing.assert_array_equal(values["w"], source.get_variable_value("w"))
+OTHER_MODEL = r"Cannot warm-start the model from .*model.ckpt-1: .*WarmStartSettings"
 
 
 @pytest.mark.parametrize(
-    ("path", "text"),
+    ("path", "settings", "error", "text"),
     [
-        ("nowhere", "nowhere.index does not exist"),
-        ("", "holds no checkpoint. Correct the path"),
-        ("other", r"Cannot warm-start the model from .*model.ckpt-1: .*WarmStartSettings"),
+        ("nowhere", [], CheckpointError, "nowhere.index does not exist"),
+        ("", [], CheckpointError, "holds no checkpoint. Correct the path"),
+        ("other", [], CheckpointError, OTHER_MODEL),
+        ("source", [".*", None, {"absent": "w"}], CheckpointError, "Cannot warm-start .*absent"),
+        ("source", [".*", None, {"absent": "w"}], ValueError, "Cannot warm-start .*absent"),
+        ("source", ["v:0"], ValueError, r"'v:0' matches none of the trainable variables, \['w:0'"),
     ],
 )
-def test_source_that_does_not_fit(linear, begin, tmp_path, path, text):
-    def other_model_fn(features, labels, mode):
-        step = v1.assign_add(v1.train.get_global_step(), 1)
-        return EstimatorSpec(mode, loss=tf.constant(0.0), train_op=step)
-
-    linear.make_estimator(tmp_path / "other", other_model_fn).train(linear.input_fn, steps=1)
-    with pytest.raises(CheckpointError, match=text):
-        begin(tmp_path / path)
-
-
-def test_names_that_no_variable_has(source, begin):
-    settings = WarmStartSettings(source.model_dir, ".*", None, {"absent": "w"})
-    for kind in (CheckpointError, ValueError):  # tf.estimator raised ValueError.
-        with pytest.raises(kind, match=r"Cannot warm-start the model from .*absent"):
-            begin(settings)
-
-
-def test_pattern_that_matches_nothing(source, begin, tmp_path):
-    with pytest.raises(ValueError, match=r"'v:0' matches none of the trainable variables, \['w:0'"):
-        begin(WarmStartSettings(tmp_path / "source", "v:0"))
+def test_source_that_does_not_fit(source, begin, tmp_path, path, settings, error, text):
+    with tf.Graph().as_default(), v1.Session() as session:
+        step = v1.train.create_global_step()
+        session.run(step.initializer)
+        v1.train.Saver().save(session, f"{tmp_path}/other/model.ckpt-1")
+    with pytest.raises(error, match=text):
+        begin(WarmStartSettings(tmp_path / path, *settings))
 
 
 def test_settings():
@@ -269,19 +212,12 @@ def test_settings():
         warm_start_settings(3)
     with pytest.raises(ValueError, match=r"ckpt_to_initialize_from must be .* got ''"):
         WarmStartSettings("")
+    for wanted in (3, b"w", {"w"}, ["w", 3]):
+        with pytest.raises(ArgumentTypeError, match=r"vars_to_warm_start must be a regular .* got"):
+            WarmStartSettings("a", wanted)
 
 
-@pytest.mark.parametrize("wanted", [3, b"w", {"w"}, ["w", 3]], ids=str)
-def test_wrong_kind_of_choice_is_a_type_error_and_a_value_error(wanted):
-    with pytest.raises(ArgumentTypeError, match=r"vars_to_warm_start must be a regular .* got "):
-        WarmStartSettings("a", wanted)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "warm"),
-    [(".*", "bw"), ("w", "w"), (["w:0"], "w"), (None, "")],
-    ids=str,
-)
+@pytest.mark.parametrize(("chosen", "warm"), [(["w:0"], "w"), (None, "")], ids=str)
 def test_warm_start_initialises_averages(source, begin, tmp_path, chosen, warm):
     settings = WarmStartSettings(tmp_path / "source", chosen)
 

@@ -1,7 +1,6 @@
 """Model directories, and their files that only the holder of the lease writes."""
 
 import os
-import pathlib
 
 import pytest
 import tensorflow as tf
@@ -47,26 +46,19 @@ def test_makes_the_directory_and_leaves_nothing_in_it(tmp_path):
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_model_dir_that_is_a_file_is_refused(tmp_path):
+def test_unusable_directories_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ValueError, match="it is a file, and must be a directory"):
         prepare_model_dir(f"{tmp_path}/file")
     assert (tmp_path / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize("name", ["checkpoint", "checkpoint.saving", "training_ended"])
-def test_refuses_a_directory_in_the_place_of_a_file(tmp_path, name):
-    (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=f"{name} in it is a directory, and must be a file"):
-        prepare_model_dir(str(tmp_path))
-
-
-def test_refuses_a_directory_that_cannot_be_made():
+    for name in ("checkpoint", "checkpoint.saving", "training_ended"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(ValueError, match=f"{name} in it is a directory, and must be a file"):
+            prepare_model_dir(str(tmp_path))
+        (tmp_path / name).rmdir()
     with pytest.raises(ValueError, match="no file can be written there"):
         prepare_model_dir("/proc/model")
 
-
-def test_refuses_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(path, mode):
         raise tf.errors.PermissionDeniedError(None, None, f"{path}: Permission denied")
 
@@ -75,49 +67,30 @@ def test_refuses_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
         prepare_model_dir(str(tmp_path))
 
 
-def test_removes_half_written_files_only(tmp_path):
+def test_removes_half_written_files_only_and_does_not_follow_links(tmp_path):
+    outside, model_dir = tmp_path / "outside", tmp_path / "model"
+    (outside / "kept").mkdir(parents=True)
+    (model_dir / "model.ckpt-1_temp" / "part-0").mkdir(parents=True)
+    (model_dir / "model.ckpt-2_temp").symlink_to(outside)
     for name in HALF_WRITTEN + WHOLE:
-        (tmp_path / name).write_text("")
-    assert remove_remains(FencedModelDir(str(tmp_path))) == sorted(HALF_WRITTEN)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(WHOLE)
-
-
-def test_removes_half_written_directories_but_does_not_follow_links(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "kept").write_text("")
-    model_dir = tmp_path / "model"
-    (model_dir / "model.ckpt-1_temp").mkdir(parents=True)
-    (model_dir / "model.ckpt-1_temp" / "part-0").write_text("")
-    pathlib.Path(model_dir / "model.ckpt-2_temp").symlink_to(outside)
-    assert len(remove_remains(FencedModelDir(str(model_dir)))) == 2
-    assert list(model_dir.iterdir()) == []
+        (model_dir / name).write_text("")
+    removed = [*HALF_WRITTEN, "model.ckpt-1_temp", "model.ckpt-2_temp"]
+    assert remove_remains(FencedModelDir(str(model_dir))) == sorted(removed)
+    assert sorted(path.name for path in model_dir.iterdir()) == sorted(WHOLE)
     assert (outside / "kept").exists()
+    assert remove_remains(FencedModelDir(f"{tmp_path}/absent")) == []
 
 
-@pytest.mark.parametrize(
-    ("state", "removed"),
-    [
-        (
-            b'model_checkpoint_path: "model.ckpt-9"',
-            ["model.ckpt-3.data-00000-of-00001", "model.ckpt-3.input_position"],
-        ),
-        (b'model_checkpoint_path: "model.ckpt-3"', []),
-        (b"", []),
-    ],
-    ids=["unlisted", "listed", "unusable state"],
-)
-def test_removes_half_deleted_checkpoints_that_are_not_listed(tmp_path, state, removed):
-    for name in ("3.data-00000-of-00001", "3.input_position", "9.data-00000-of-00001", "9.index"):
-        (tmp_path / f"model.ckpt-{name}").write_text("")
-    (tmp_path / "checkpoint").write_bytes(state)
+@pytest.mark.parametrize("listed", ["9", "3", None])
+def test_removes_half_deleted_checkpoints_that_are_not_listed(tmp_path, listed):
+    half = ["model.ckpt-3.data-00000-of-00001", "model.ckpt-3.input_position"]
+    for name in (*half, "model.ckpt-9.data-00000-of-00001", "model.ckpt-9.index"):
+        (tmp_path / name).write_text("")
+    state = f'model_checkpoint_path: "model.ckpt-{listed}"' if listed else ""
+    (tmp_path / "checkpoint").write_text(state)
+    removed = half if listed == "9" else []
     assert remove_remains(FencedModelDir(str(tmp_path))) == removed
     assert len(list(tmp_path.iterdir())) == 5 - len(removed)
-
-
-def test_nothing_to_remove(tmp_path):
-    assert remove_remains(FencedModelDir(str(tmp_path))) == []
-    assert remove_remains(FencedModelDir(f"{tmp_path}/absent")) == []
 
 
 def contents(folder):
@@ -160,9 +133,6 @@ def test_files_are_written_moved_and_removed(files, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"writer-1.lease"}
     files.check()
     files.check_notice()
-
-
-def test_a_checkpoint_takes_the_place_of_an_older_one(files, tmp_path):
     for text in ("old", "new"):
         with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
             write_parts(staged, text)
@@ -171,44 +141,38 @@ def test_a_checkpoint_takes_the_place_of_an_older_one(files, tmp_path):
 
 def test_nothing_is_seen_of_a_checkpoint_that_is_not_complete(lease, tmp_path):
     files = FencedModelDir(str(tmp_path), lease)
+    write_parts(tmp_path / "model.ckpt-7", "old", [*PARTS, "input_position"])
+    before = contents(tmp_path)
 
     def save():
         with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
             write_parts(staged, "half")
-            assert contents(tmp_path) == {}
+            assert contents(tmp_path) == before
             raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     with pytest.raises(tf.errors.ResourceExhaustedError):
         save()
-    assert contents(tmp_path) == {}
+    assert contents(tmp_path) == before
     assert os.listdir(lease.folder) == []
-
-
-def test_parts_that_a_checkpoint_no_longer_has_are_removed(lease, tmp_path):
-    files = FencedModelDir(str(tmp_path), lease)
-    write_parts(tmp_path / "model.ckpt-7", "old", [*PARTS, "input_position"])
     with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
         write_parts(staged, "new")
     assert contents(tmp_path) == {f"model.ckpt-7.{part}": "new" for part in PARTS}
 
 
-CHANGES = {
-    "write": lambda files: files.write("checkpoint", "mine"),
-    "move": lambda files: files.move(f"{files.model_dir}/kept", f"{files.model_dir}/lost"),
-    "remove": lambda files: files.remove(f"{files.model_dir}/kept"),
-    "remove nothing": lambda files: files.remove(f"{files.model_dir}/absent"),
-    "check": lambda files: files.check(),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_writer_that_was_taken_over_changes_nothing(change, lease, tmp_path):
+def test_a_writer_that_was_taken_over_changes_nothing(lease, tmp_path):
     files = FencedModelDir(str(tmp_path), lease)
     thief = claim_lease(str(tmp_path), steal=True)
     for name in ("checkpoint", "kept"):
         FencedModelDir(str(tmp_path), thief).write(name, "theirs")
-    with pytest.raises(ModelDirInUseError, match="has taken over"):
-        change(files)
+    for change in (
+        lambda: files.write("checkpoint", "mine"),
+        lambda: files.move(f"{tmp_path}/kept", f"{tmp_path}/lost"),
+        lambda: files.remove(f"{tmp_path}/kept"),
+        lambda: files.remove(f"{tmp_path}/absent"),
+        files.check,
+    ):
+        with pytest.raises(ModelDirInUseError, match="has taken over"):
+            change()
     assert contents(tmp_path) == {"checkpoint": "theirs", "kept": "theirs"}
     thief.release()
 
@@ -241,6 +205,10 @@ def test_without_a_lease_files_are_written_in_their_place_on_any_file_system():
 
 
 def test_tensorflow_reads_the_state_file_of_a_writer(tmp_path):
+    assert last_writer(str(tmp_path)) == 0
+    for other in (b"", b"\xff", b'model_checkpoint_path: "a"'):
+        (tmp_path / "checkpoint").write_bytes(other)
+        assert last_writer(str(tmp_path)) == 0
     lease = claim_lease(str(tmp_path), above=6)
     paths = [f"{tmp_path}/model.ckpt-{step}" for step in (1, 2)]
     write_state(FencedModelDir(str(tmp_path), lease), paths)
@@ -249,20 +217,10 @@ def test_tensorflow_reads_the_state_file_of_a_writer(tmp_path):
     assert last_writer(str(tmp_path)) == 7
     state = v1.train.get_checkpoint_state(str(tmp_path))
     assert list(state.all_model_checkpoint_paths) == paths
-    assert v1.train.get_checkpoint_state(str(tmp_path)).model_checkpoint_path == paths[-1]
-
-
-@pytest.mark.parametrize("content", [None, b"", b"\xff", b'model_checkpoint_path: "a"'])
-def test_there_is_no_writer_in_other_state_files(content, tmp_path):
-    if content is not None:
-        (tmp_path / "checkpoint").write_bytes(content)
-    assert last_writer(str(tmp_path)) == 0
-
-
-def test_without_a_lease_the_state_file_is_that_of_tensorflow(tmp_path):
-    (tmp_path / "ours").mkdir()
-    write_state(
-        FencedModelDir(f"{tmp_path}/ours"), [f"{tmp_path}/ours/a-1", f"{tmp_path}/ours/a-2"]
+    assert state.model_checkpoint_path == paths[-1]
+    write_state(FencedModelDir(str(tmp_path)), paths)
+    without_lease = (tmp_path / "checkpoint").read_text()
+    v1.train.update_checkpoint_state(
+        str(tmp_path), "model.ckpt-2", ["model.ckpt-1", "model.ckpt-2"]
     )
-    v1.train.update_checkpoint_state(str(tmp_path), "a-2", ["a-1", "a-2"])
-    assert (tmp_path / "ours" / "checkpoint").read_text() == (tmp_path / "checkpoint").read_text()
+    assert without_lease == (tmp_path / "checkpoint").read_text()

@@ -1,10 +1,20 @@
-from pathlib import Path
+"""Checkpoints that are read: damage in them, and the newest one that has none."""
+
+import os
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
+from replicate.estimator.checkpoints.fallback import (
+    indexed_checkpoints,
+    listed_checkpoints,
+    newest_checkpoint,
+    set_aside_damaged,
+)
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.reading import (
     checkpoint_files,
     damage_in,
@@ -15,21 +25,14 @@ from replicate.estimator.checkpoints.reading import (
 v1 = tf.compat.v1
 
 
+STEPS = (8, 9, 10)
+DATA, INDEX, STATE = ".data-00000-of-00001", ".index", "checkpoint"
+
+
 def build(shape=(2, 3), names=("w",)):
     for name in names:
         v1.get_variable(name, shape, initializer=v1.ones_initializer())
     return v1.train.Saver(sharded=True, save_relative_paths=True)
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A directory with checkpoints of steps 9 and 10."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        saver = build()
-        session.run(v1.global_variables_initializer())
-        for step in (9, 10):
-            saver.save(session, f"{tmp_path}/model.ckpt", step, write_meta_graph=False)
-    return tmp_path
 
 
 def restore(path, **model):
@@ -39,42 +42,74 @@ def restore(path, **model):
         return session.run(v1.global_variables())
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A directory with checkpoints of the steps 8, 9 and 10."""
+    folder = tmp_path_factory.mktemp("written")
+    with tf.Graph().as_default(), v1.Session() as session:
+        saver = build()
+        session.run(v1.global_variables_initializer())
+        for step in STEPS:
+            saver.save(session, f"{folder}/model.ckpt", step, write_meta_graph=False)
+    return folder
+
+
+@pytest.fixture
+def saved(written, tmp_path):
+    """A copy of that directory, to be damaged."""
+    return shutil.copytree(written, tmp_path / "saved")
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(bytes(data))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def remove(path):
+    path.unlink()
+
+
+def garble(path):
+    path.write_bytes(b"\xff garbage {")
+
+
+def put_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def put_link_to_nowhere(path):
+    path.unlink()
+    path.symlink_to("/absent/file")
+
+
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_checkpoint_is_restored(saved):
-    (weights,) = restore(f"{saved}/model.ckpt-10")
-    np.testing.assert_array_equal(weights, np.ones([2, 3]))
+    return {p.name: p.read_bytes() if p.is_file() else p.lstat().st_ino for p in folder.iterdir()}
 
 
 def truncate(path, size):
     path.write_bytes(path.read_bytes()[:size])
 
 
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[0] ^= 4
-    path.write_bytes(bytes(data))
-
-
-DATA, INDEX = "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index"
-
-
 DAMAGE = {
-    "bit": (flip, DATA, f"damaged file .*{DATA}"),
-    "short data": (lambda path: truncate(path, 7), DATA, f"damaged file .*{DATA}"),
-    "empty data": (lambda path: truncate(path, 0), DATA, f"damaged file .*{DATA}"),
-    "no data": (Path.unlink, DATA, r"model.ckpt-10.data-\*, which does not exist"),
-    "short index": (lambda path: truncate(path, 20), INDEX, f"damaged file .*{INDEX}"),
-    "empty index": (lambda path: truncate(path, 0), INDEX, f"damaged file .*{INDEX}"),
-    "no index": (Path.unlink, INDEX, r"model.ckpt-10.index does not exist"),
+    "bit": (flip, DATA, f"damaged file .*10{DATA}"),
+    "empty data": (lambda path: truncate(path, 0), DATA, f"damaged file .*10{DATA}"),
+    "no data": (remove, DATA, r"model.ckpt-10.data-\*, which does not exist"),
+    "short index": (lambda path: truncate(path, 20), INDEX, f"damaged file .*10{INDEX}"),
+    "no index": (remove, INDEX, r"model.ckpt-10.index does not exist"),
 }
 
 
-@pytest.mark.parametrize(("damage", "name", "told"), DAMAGE.values(), ids=DAMAGE)
-def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name, told):
-    damage(saved / name)
+@pytest.mark.parametrize(("damage", "suffix", "told"), DAMAGE.values(), ids=DAMAGE)
+def test_checkpoint_is_restored_unless_a_file_is_damaged(saved, damage, suffix, told):
+    (weights,) = restore(f"{saved}/model.ckpt-10")
+    np.testing.assert_array_equal(weights, np.ones([2, 3]))
+    damage(saved / f"model.ckpt-10{suffix}")
     before = contents(saved)
     with pytest.raises(CheckpointError, match=told) as caught:
         restore(f"{saved}/model.ckpt-10")
@@ -82,29 +117,30 @@ def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name, told)
     assert contents(saved) == before
 
 
-def test_every_flipped_bit_of_the_data_is_found(saved):
+def test_flipped_bits_and_missing_files_are_damage(saved):
     path = f"{saved}/model.ckpt-10"
     assert damage_in(path) is None
-    whole = (saved / DATA).read_bytes()
-    for place in range(len(whole)):
-        (saved / DATA).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert f"damaged file {saved}/{DATA}" in damage_in(path)
-    (saved / DATA).write_bytes(whole)
-    assert damage_in(path) is None
-
-
-def test_missing_files_are_damage(saved):
-    assert damage_in(f"{saved}/model.ckpt-8") == f"{saved}/model.ckpt-8.index does not exist"
-    (saved / DATA).unlink()
-    assert "model.ckpt-10.data-*, which does not exist" in damage_in(f"{saved}/model.ckpt-10")
+    data = saved / f"model.ckpt-10{DATA}"
+    whole = data.read_bytes()
+    for place in range(0, len(whole), 5):
+        data.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert f"damaged file {data}" in damage_in(path)
+    data.unlink()
+    assert "model.ckpt-10.data-*, which does not exist" in damage_in(path)
+    assert damage_in(f"{saved}/model.ckpt-7") == f"{saved}/model.ckpt-7.index does not exist"
 
 
 def test_files_of_a_checkpoint(saved):
     (saved / "model.ckpt-10.meta").write_text("")
     (saved / "model.ckpt-10.input_position").write_text("")
-    (saved / f"{DATA}.corrupt").write_text("")
+    (saved / f"model.ckpt-10{DATA}.corrupt").write_text("")
     names = [path.rpartition("/")[2] for path in checkpoint_files(f"{saved}/model.ckpt-10")]
-    assert names == [INDEX, DATA, "model.ckpt-10.input_position", "model.ckpt-10.meta"]
+    assert names == [
+        f"model.ckpt-10{INDEX}",
+        f"model.ckpt-10{DATA}",
+        "model.ckpt-10.input_position",
+        "model.ckpt-10.meta",
+    ]
     assert checkpoint_files("/absent/model.ckpt-1") == []
 
 
@@ -139,9 +175,119 @@ def test_read_variable(saved):
         np.testing.assert_array_equal(read_variable(f"{saved}/model.ckpt-9", name), np.ones([2, 3]))
     with pytest.raises(CheckpointError, match=r"'v' of .*-9: it holds 1 others, most like it w\. "):
         read_variable(f"{saved}/model.ckpt-9", "v")
-
-
-def test_read_variable_from_a_damaged_file(saved):
-    truncate(saved / DATA, 3)
-    with pytest.raises(CheckpointError, match=f"damaged file .*{DATA}"):
+    truncate(saved / f"model.ckpt-10{DATA}", 3)
+    with pytest.raises(CheckpointError, match=f"damaged file .*10{DATA}"):
         read_variable(f"{saved}/model.ckpt-10", "w")
+
+
+def test_state_file_names_the_newest_checkpoint(saved):
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
+    assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in STEPS]
+    (saved / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"')
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+
+
+def test_new_directory_and_killed_first_save_have_no_newest_checkpoint(tmp_path):
+    assert newest_checkpoint(f"{tmp_path}/absent") is None
+    assert newest_checkpoint(str(tmp_path)) is None
+    assert set_aside_damaged(FencedModelDir(str(tmp_path))) == []
+    (tmp_path / "model.ckpt-0.data-00000-of-00001").write_text("")
+    assert newest_checkpoint(str(tmp_path)) is None
+
+
+def test_indexed_checkpoints_are_ordered_by_step(tmp_path):
+    for name in ("model.ckpt-100", "model.ckpt-20", "other"):
+        (tmp_path / f"{name}.index").write_text("")
+    names = [os.path.basename(path) for path in indexed_checkpoints(str(tmp_path))]
+    assert names == ["other", "model.ckpt-20", "model.ckpt-100"]
+
+
+FILE_DAMAGE = {
+    "bit flip in data": (flip, DATA),
+    "bit flip in index": (flip, INDEX),
+    "truncated": (cut, DATA),
+    "missing data": (remove, DATA),
+    "missing index": (remove, INDEX),
+    "directory as data": (put_directory, DATA),
+    "directory as index": (put_directory, INDEX),
+    "link as data": (put_link_to_nowhere, DATA),
+    "link as index": (put_link_to_nowhere, INDEX),
+}
+
+
+@pytest.mark.parametrize(("damage", "suffix"), FILE_DAMAGE.values(), ids=FILE_DAMAGE)
+def test_damaged_newest_checkpoint_is_set_aside(saved, damage, suffix, own_log):
+    damage(saved / f"model.ckpt-10{suffix}")
+    before = contents(saved)
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+    assert contents(saved) == before, "a mere search changes nothing"
+    assert set_aside_damaged(FencedModelDir(str(saved))) == [f"{saved}/model.ckpt-10"]
+    assert f"Set checkpoint {saved}/model.ckpt-10 aside" in own_log.text
+    assert f"{saved}/model.ckpt-10{suffix.partition('-')[0]}" in own_log.text, "names the file"
+    after = contents(saved)
+    moved = {name for name in before if name.startswith("model.ckpt-10.")}
+    assert {f"{name}.corrupt" for name in moved} == {n for n in after if n.endswith(".corrupt")}
+    assert all(after[f"{name}.corrupt"] == before[name] for name in moved)
+    assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in (8, 9)]
+    assert v1.train.latest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+    own_log.clear()
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+    assert set_aside_damaged(FencedModelDir(str(saved))) == []
+    assert not own_log.text, "warns once"
+
+
+@pytest.mark.parametrize("damage", [garble, remove])
+def test_unusable_state_file_takes_the_highest_step_and_warns(saved, damage, caplog):
+    damage(saved / STATE)
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
+    assert "taking the newest one found" in caplog.text
+
+
+def test_state_file_and_newest_checkpoint_damaged(saved):
+    garble(saved / STATE)
+    flip(saved / f"model.ckpt-10{DATA}")
+    flip(saved / f"model.ckpt-9{INDEX}")
+    assert set_aside_damaged(FencedModelDir(str(saved))) == [
+        f"{saved}/model.ckpt-{step}" for step in (10, 9)
+    ]
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-8"
+    assert read_variable(f"{saved}/model.ckpt-8", "w").sum() == 6
+
+
+def test_state_file_that_names_a_checkpoint_elsewhere(saved, caplog):
+    (saved / STATE).write_text('model_checkpoint_path: "/absent/model.ckpt-77"')
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
+    assert "/absent/model.ckpt-77.index does not exist" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("damage", "suffix", "has_state_file"), [(flip, DATA, True), (remove, INDEX, False)]
+)
+def test_all_damaged_is_an_error_and_nothing_is_changed(saved, damage, suffix, has_state_file):
+    for step in STEPS:
+        damage(saved / f"model.ckpt-{step}{suffix}")
+    if not has_state_file:
+        remove(saved / STATE)
+    before = contents(saved)
+    for search, where in ((newest_checkpoint, str), (set_aside_damaged, FencedModelDir)):
+        with pytest.raises(CheckpointError, match=r"Cannot continue in .*model\.ckpt-10"):
+            search(where(str(saved)))
+    assert contents(saved) == before
+
+
+def test_circle_of_links_is_an_error(saved):
+    path = saved / f"model.ckpt-10{DATA}"
+    path.unlink()
+    path.symlink_to(path.name)
+    with pytest.raises(
+        CheckpointError, match=r"model\.ckpt-10: .*Too many levels of symbolic links"
+    ):
+        set_aside_damaged(FencedModelDir(str(saved)))
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("state", [b"", b'model_checkpoint_path: "model.ckpt-77"'])
+def test_state_file_without_any_checkpoint_is_an_error(tmp_path, state):
+    (tmp_path / "checkpoint").write_bytes(state)
+    with pytest.raises(CheckpointError, match=r"no \*\.index file is left|77.index does not exist"):
+        newest_checkpoint(str(tmp_path))

@@ -48,17 +48,11 @@ def test_port_in_use_is_named(listening):
         start_server(config(listening, "ps"))
 
 
-def test_waits_for_a_server_that_answers(local_server):
-    wait_for_parameter_servers(config(local_server.target.rpartition(":")[2]))
-
-
-def test_absent_parameter_server_is_named():
+def test_waits_for_a_parameter_server_that_answers(target, listening, monkeypatch):
+    wait_for_parameter_servers(config(target.rpartition(":")[2]))
     missing = config(1, session_creation_timeout_secs=0.01)
     with pytest.raises(ClusterError, match=r"chief 0 has waited 0.01 seconds for ps 0 at '127.0"):
         wait_for_parameter_servers(missing)
-
-
-def test_server_that_accepts_and_says_nothing_is_absent(listening, monkeypatch):
     monkeypatch.setattr(servers, "_ANSWER_SECS", 0.05)
     silent = config(listening, session_creation_timeout_secs=0.01)
     with pytest.raises(ClusterError, match=rf"ps 0 at '127.*:{listening}', which does not answer"):
@@ -72,12 +66,9 @@ def test_task_without_an_address_is_not_asked():
     assert servers.absent_tasks(beside, ["chief", "ps"]) == []
 
 
-@pytest.mark.parametrize(
-    ("waited", "longest", "expected"),
-    [(0, 0.5, 0.1), (2, 0.5, 0.2), (9, 0.5, 0.5), (0, 0.02, 0.02)],
-)
-def test_pauses_between_checks_grow_with_the_wait(waited, longest, expected):
-    assert servers.poll_secs(waited, longest) == expected
+def test_pauses_between_checks_grow_with_the_wait():
+    for waited, longest, expected in ((0, 0.5, 0.1), (2, 0.5, 0.2), (9, 0.5, 0.5), (0, 0.02, 0.02)):
+        assert servers.poll_secs(waited, longest) == expected
 
 
 def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog):
@@ -89,9 +80,9 @@ def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog
     assert caplog.text.count("Waiting for ps 0 at '127.0.0.1:1'") == 1
 
 
-def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatch):
+def test_tasks_that_do_not_answer_are_named(listening, roles, monkeypatch):
     monkeypatch.setattr(servers, "_ANSWER_SECS", 0.5)
-    role = start_servers(chief=1, worker=1, ps=1)["chief", 0]
+    role = roles["chief", 0]
     assert absent_tasks(RunConfig(cluster=role), ["ps", "chief", "worker"]) == []
     jobs = {**role.jobs, "worker": ("127.0.0.1:1", "", f"127.0.0.1:{listening}")}
     absent = RunConfig(cluster=dataclasses.replace(role, jobs=jobs))
@@ -105,69 +96,37 @@ def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatc
     ("limit", "index", "role", "secs"),
     [
         (None, 0, "worker", 0),
-        (0, 0, "worker", 0),
-        (60, 0, "worker", 5),
         (60, 2, "worker", 15),
         (7, 2, "worker", 7),
         (60, 0, "chief", 0),
     ],
 )
-def test_worker_delay_grows_with_its_index(monkeypatch, limit, index, role, secs):
-    naps = []
-
-    class Clock:
-        """A clock that only sleeping moves on."""
-
-        @staticmethod
-        def monotonic():
-            return sum(naps)
-
-        @staticmethod
-        def sleep(seconds):
-            naps.append(seconds)
-
-    monkeypatch.setattr(servers, "time", Clock)
+def test_worker_delay_grows_with_its_index(linear, monkeypatch, limit, index, role, secs):
+    monkeypatch.setattr(servers, "time", clock := linear.Clock())
     jobs = {"chief": ("a:1",), "worker": ("a:2", "a:3", "a:4")}
     cluster = ClusterConfig(jobs, role, index)
     delayed = RunConfig(cluster=cluster, experimental_max_worker_delay_secs=limit)
-    delay_worker(delayed)
-    assert sum(naps) == secs
-    naps.clear()
     delay_worker(delayed, lambda: True)
-    assert naps == []
+    assert clock.now == 0
+    delay_worker(delayed)
+    assert clock.now == pytest.approx(secs)
 
 
-def test_server_is_not_limited_by_the_device_filters_of_sessions(monkeypatch):
-    found = []
+def test_server_has_no_device_filters_and_its_connections_are_closed_at_the_end(monkeypatch):
+    found, ports = [], []
     monkeypatch.setattr(v1.train, "Server", lambda *args, **settings: found.append(settings))
-    monkeypatch.setattr(servers, "_is_free", lambda port: True)
-    start_server(config(1, "ps"))
-    assert list(found[0]["config"].device_filters) == []
-
-
-def test_server_has_its_connections_closed_at_the_end_if_calls_hang(monkeypatch):
-    ports = []
-    monkeypatch.setattr(v1.train, "Server", lambda *args, **settings: None)
     monkeypatch.setattr(servers, "_is_free", lambda port: True)
     monkeypatch.setattr(servers, "disconnect_at_the_end", ports.append)
     start_server(config(7, "ps"))
+    assert list(found[0]["config"].device_filters) == []
     assert ports == [{1, 2, 7}]
 
 
-def test_error_ends_a_process_with_its_code(monkeypatch):
-    codes = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    ClusterError("lost").exit()
-    assert codes == [138]
-
-
-@pytest.fixture(scope="module")
-def local_server():
-    """A server of this process, which plays the parameter server."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
+@pytest.fixture
+def target(roles, monkeypatch):
+    """The server of a parameter server that looks for messages often."""
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    return f"grpc://{roles['ps', 0].jobs['ps'][0]}"
 
 
 def as_role(role, index=0, chief="127.0.0.1:1", **settings):
@@ -175,62 +134,32 @@ def as_role(role, index=0, chief="127.0.0.1:1", **settings):
     return RunConfig(cluster=ClusterConfig(jobs, role, index), **settings)
 
 
-def start_serving(local_server):
-    thread = threading.Thread(target=serve_until_done, args=(local_server.target, as_role("ps")))
+def start_serving(target):
+    thread = threading.Thread(target=serve_until_done, args=(target, as_role("ps")))
     thread.start()
     return thread
 
 
-def test_parameter_server_ends_when_all_are_done(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
-    thread = start_serving(local_server)
-    tell_parameter_servers(local_server.target, as_role("worker"))
-    tell_parameter_servers(local_server.target, as_role("worker"))
+def test_parameter_server_ends_when_all_are_done(target, monkeypatch):
+    thread = start_serving(target)
+    tell_parameter_servers(target, as_role("worker"))
+    tell_parameter_servers(target, as_role("worker"))
     thread.join(timeout=0.3)
     assert thread.is_alive(), "the chief is not done"
-    tell_parameter_servers(local_server.target, as_role("chief"))
+    tell_parameter_servers(target, as_role("chief"))
     thread.join(timeout=30)
     assert not thread.is_alive()
 
 
-def test_ended_parameter_server_is_skipped(local_server):
+def test_ended_parameter_server_is_skipped(target):
     config = as_role("worker")
     gone = dataclasses.replace(config.cluster, jobs={**config.cluster.jobs, "ps": ("127.0.0.1:1",)})
     started = time.monotonic()
-    tell_parameter_servers(local_server.target, RunConfig(cluster=gone))
+    tell_parameter_servers(target, RunConfig(cluster=gone))
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
-def test_unreachable_parameter_server_is_named(local_server, monkeypatch, caplog):
-    def fail(*arguments):
-        raise tf.errors.DeadlineExceededError(None, None, "late")
-
-    monkeypatch.setattr(v1.Session, "run", fail)
-    tell_parameter_servers(local_server.target, as_role("worker"))
-    assert "ps 0 was not told that worker 0 is done" in caplog.text
-    assert "DeadlineExceededError" in caplog.text
-
-
-def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
-    monkeypatch.setattr(servers, "LEAVE_SECS", 0.2)
-    thread = start_serving(local_server)
-    tell_parameter_servers(local_server.target, as_role("chief"))
-    started = time.monotonic()
-    thread.join(timeout=30)
-    assert not thread.is_alive()
-    assert time.monotonic() - started > 0.1
-
-
-def test_parameter_server_ends_if_its_connection_to_a_worker_is_dead(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
-    report_dead_connection(local_server.target, as_role("worker"), 0)
-    text = "ps 0 ends because worker 0 has found the connection .* at '127.0.0.1:2' dead"
-    with pytest.raises(ClusterError, match=text):
-        serve_until_done(local_server.target, as_role("ps"))
-
-
-def test_report_to_a_parameter_server_that_does_not_take_it(local_server, monkeypatch):
+def test_parameter_server_that_does_not_take_a_message_is_named(target, monkeypatch, caplog):
     asked = []
 
     def fail(*arguments):
@@ -238,33 +167,48 @@ def test_report_to_a_parameter_server_that_does_not_take_it(local_server, monkey
         raise tf.errors.DeadlineExceededError(None, None, "late")
 
     monkeypatch.setattr(v1.Session, "run", fail)
-    report_dead_connection(local_server.target, as_role("worker"), 0)
-    assert asked
+    tell_parameter_servers(target, as_role("worker"))
+    assert "ps 0 was not told that worker 0 is done" in caplog.text
+    assert "DeadlineExceededError" in caplog.text
+    report_dead_connection(target, as_role("worker"), 0)
+    assert len(asked) == 2
 
 
-def test_parameter_server_raises_if_no_chief_or_worker_answers(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(target, monkeypatch):
+    monkeypatch.setattr(servers, "LEAVE_SECS", 0.2)
+    thread = start_serving(target)
+    tell_parameter_servers(target, as_role("chief"))
+    started = time.monotonic()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert time.monotonic() - started > 0.1
+
+
+def test_parameter_server_ends_if_its_connection_to_a_worker_is_dead(target, monkeypatch):
+    report_dead_connection(target, as_role("worker"), 0)
+    text = "ps 0 ends because worker 0 has found the connection .* at '127.0.0.1:2' dead"
+    with pytest.raises(ClusterError, match=text):
+        serve_until_done(target, as_role("ps"))
+
+
+def test_parameter_server_raises_if_no_chief_or_worker_answers(target, monkeypatch):
     config = as_role("ps", session_creation_timeout_secs=0.1)
     text = (
         r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' do not"
     )
     with pytest.raises(ClusterError, match=text):
-        serve_until_done(local_server.target, config)
+        serve_until_done(target, config)
 
 
-def test_parameter_server_ends_after_the_chief_if_no_worker_answers(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+def test_parameter_server_ends_after_the_chief_if_no_worker_answers(target, monkeypatch):
     monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
-    tell_parameter_servers(local_server.target, as_role("chief"))
+    tell_parameter_servers(target, as_role("chief"))
     started = time.monotonic()
-    serve_until_done(local_server.target, as_role("ps"))
+    serve_until_done(target, as_role("ps"))
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
-def test_parameter_server_without_a_message_ends_after_training(
-    local_server, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+def test_parameter_server_without_a_message_ends_after_training(target, monkeypatch, tmp_path):
     monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
     asked = []
 
@@ -276,35 +220,36 @@ def test_parameter_server_without_a_message_ends_after_training(
 
     monkeypatch.setattr(servers, "_answers", look)
     announce_end(str(tmp_path))  # of an earlier run
-    serve_until_done(local_server.target, as_role("ps", model_dir=str(tmp_path)))
+    serve_until_done(target, as_role("ps", model_dir=str(tmp_path)))
     assert len(asked) >= 3
 
 
-def test_interrupted_parameter_server_waits_for_chief_and_workers(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+def interrupt(target, during=lambda chief: None):
+    """Sends SIGTERM to a parameter server whose chief answers; returns the seconds it goes on."""
+    asked_at = []
+
+    def ask():
+        os.kill(os.getpid(), signal.SIGTERM)
+        asked_at.append(time.monotonic())
+        during(chief)
+
     with socket.create_server(("127.0.0.1", 0)) as chief:
         config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
-        asked_at = []
-
-        def ask():
-            os.kill(os.getpid(), signal.SIGTERM)
-            asked_at.append(time.monotonic())
-            time.sleep(0.3)  # the chief saves
-            chief.close()
-
         threading.Timer(0.1, ask).start()
         with pytest.raises(SystemExit) as end:
-            serve_until_done(local_server.target, config)
+            serve_until_done(target, config)
     assert end.value.code == 143
-    assert time.monotonic() - asked_at[0] >= 0.3
+    return time.monotonic() - asked_at[0]
 
 
-def test_parameter_server_that_is_asked_to_end_does_not_wait_for_ever(local_server, monkeypatch):
-    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+def test_interrupted_parameter_server_waits_for_chief_and_workers(target):
+    def save(chief):
+        time.sleep(0.3)
+        chief.close()
+
+    assert interrupt(target, during=save) >= 0.3
+
+
+def test_parameter_server_that_is_asked_to_end_does_not_wait_for_ever(target, monkeypatch):
     monkeypatch.setattr(servers, "STOP_SECS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as chief:
-        config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
-        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
-        with pytest.raises(SystemExit) as end:
-            serve_until_done(local_server.target, config)
-    assert end.value.code == 143
+    assert interrupt(target) >= 0.1

@@ -1,5 +1,6 @@
 import threading
 import time
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -40,21 +41,22 @@ def is_waiting():
     return any(thread.name.startswith("QueueRunner") for thread in threading.enumerate())
 
 
+GIVEN = {
+    "optimizer": lambda sync: sync,
+    "function": lambda sync: lambda: sync,
+    "hook": lambda sync: sync.make_session_run_hook(is_chief=True),
+}
+
+
 @pytest.mark.parametrize(
-    "given",
-    [
-        lambda sync: sync,
-        lambda sync: lambda: sync,
-        lambda sync: sync.make_session_run_hook(is_chief=True),
-    ],
-    ids=["optimizer", "function", "hook"],
+    ("use_resource", "given"),
+    [(True, "optimizer"), (True, "function"), (True, "hook"), (False, "hook")],
 )
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_session_closes_at_once_and_leaves_no_thread(graph, given, use_resource):
+def test_session_closes_at_once_and_leaves_no_thread(graph, use_resource, given):
     model = Model(use_resource)
     started = []
     model.train(
-        SyncReplicasHook(given(model.sync), is_chief=True),
+        SyncReplicasHook(GIVEN[given](model.sync), is_chief=True),
         then=lambda session: started.append(time.monotonic()),
     )
     assert time.monotonic() - started[0] < 5
@@ -71,9 +73,8 @@ def test_error_of_the_chiefs_thread_is_raised(graph):
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_chief_ends_the_others_unless_it_comes_back(start_servers, comes_back):
-    target = start_servers(chief=1)["chief", 0]
-    target = f"grpc://{target.jobs['chief'][0]}"
+def test_chief_ends_the_others_unless_it_comes_back(roles, comes_back):
+    target = roles["chief", 0].master
     for steps in (3, 6):  # the second chief finds a queue that may be closed
         with tf.Graph().as_default():
             model = Model()
@@ -83,20 +84,18 @@ def test_chief_ends_the_others_unless_it_comes_back(start_servers, comes_back):
                 assert session.run([model.is_closed, model.step]) == [not comes_back, steps]
 
 
-def test_worker_leaves_a_token_for_everybody(start_servers):
-    role = start_servers(chief=1)["chief", 0]
-    target = f"grpc://{role.jobs['chief'][0]}"
-    with tf.Graph().as_default():
-        model = Model(tokens=3)
-        with v1.Session(target) as session:
-            hook = SyncReplicasHook(model.sync, is_chief=False)
-            hook.begin()
-            session.run(v1.global_variables_initializer())
-            hook.end(session)
-            assert session.run([model.size, model.is_closed]) == [3, False]
+def test_worker_leaves_a_token_for_everybody(graph):
+    model = Model(tokens=3)
+    hook = SyncReplicasHook(model.sync, is_chief=False)
+    hook.begin()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        hook.end(session)
+        assert session.run([model.size, model.is_closed]) == [3, False]
 
 
-def test_hooks_of_tensorflow_get_an_orderly_end(graph, own_log):
+def test_hooks_of_tensorflow_get_an_orderly_end_and_a_missing_one_gives_a_warning(graph, own_log):
+    assert with_orderly_ends([], True, bool) == []
     model = Model()
     other, own = v1.train.StepCounterHook(), SyncReplicasHook(model.sync, True)
     given = [other, model.sync.make_session_run_hook(True), own]
@@ -106,32 +105,24 @@ def test_hooks_of_tensorflow_get_an_orderly_end(graph, own_log):
     assert second.comes_back()
     assert own.comes_back()
     assert is_synchronous(graph)
-    assert "its hook is missing" not in own_log.text
-
-
-def test_missing_hook_gives_a_warning(graph, own_log):
-    assert with_orderly_ends([], True, bool) == []
-    assert "its hook is missing" not in own_log.text
-    Model()
-    with_orderly_ends([v1.train.StepCounterHook()], True, bool)
-    assert "its hook is missing" in own_log.text
-    own_log.clear()
 
     class Unknown(v1.train.SessionRunHook):
         """May run the optimizer."""
 
     with_orderly_ends([Unknown()], True, bool)
     assert "its hook is missing" not in own_log.text
+    with_orderly_ends([other], True, bool)
+    assert "its hook is missing" in own_log.text
 
 
-@pytest.mark.parametrize(("tokens", "number", "warns"), [(2, 1, False), (2, 2, True)])
-def test_fewer_tokens_than_senders_give_a_warning(graph, own_log, tokens, number, warns):
-    model = Model(tokens=tokens)
-    with_orderly_ends([], False, bool, number)
+def test_fewer_tokens_than_senders_give_a_warning(graph, own_log):
+    hooks = [SyncReplicasHook(Model(tokens=2).sync, False)]
+    with_orderly_ends([], False, bool, 2)
+    with_orderly_ends(hooks, False, bool, 1)
     assert "tokens" not in own_log.text  # A process without the hook sends no gradients.
-    with_orderly_ends([SyncReplicasHook(model.sync, False)], False, bool, number)
-    assert ("number 3 of those that train" in own_log.text) == warns
-    assert ("only 2 tokens per step" in own_log.text) == warns
+    with_orderly_ends(hooks, False, bool, 2)
+    assert "number 3 of those that train" in own_log.text
+    assert "only 2 tokens per step" in own_log.text
 
 
 def test_other_optimizers_are_refused(graph):
@@ -143,21 +134,14 @@ def test_other_optimizers_are_refused(graph):
 
 
 def test_error_of_the_chiefs_thread_counts_until_the_end():
-    stops = []
-
-    class Session:
-        def close(self):
-            stops.append("session")
-
-    class Coordinator(v1.train.Coordinator):
-        def request_stop(self, ex=None):
-            stops.append(ex)
-
-    aggregation = sync_replicas._Aggregation(Session(), Coordinator())
+    session, coordinator = mock.Mock(), mock.Mock()
+    coordinator.should_stop.return_value = False
+    aggregation = sync_replicas._Aggregation(session, coordinator)
     error = tf.errors.CancelledError(None, None, "The queue is closed.")
     aggregation.has_ended = True
     aggregation.request_stop(error)
-    assert stops == []
+    coordinator.request_stop.assert_not_called()
     aggregation.has_ended = False
     aggregation.request_stop(error)
-    assert stops == [error, "session"]
+    assert coordinator.request_stop.call_args.args == (error,)
+    session.close.assert_called_once()

@@ -1,5 +1,5 @@
-import socket
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -36,13 +36,12 @@ def config(role="worker", index=1, **settings):
     return RunConfig(cluster=ClusterConfig(JOBS, role, index), **settings)
 
 
-@pytest.mark.parametrize("role", ["evaluator", "ps"])
-def test_evaluators_and_parameter_servers_do_not_train(role):
-    check_trains(RunConfig())
-    for trains in ("chief", "worker"):
-        check_trains(config(trains, 0))
-    with pytest.raises(ValueError, match=f"makes this process {role} 1, .*train_and_evaluate"):
-        check_trains(config(role, 1))
+def test_evaluators_and_parameter_servers_do_not_train():
+    for trains in (RunConfig(), config("chief", 0), config("worker", 0)):
+        check_trains(trains)
+    for role in ("evaluator", "ps"):
+        with pytest.raises(ValueError, match=f"makes this process {role} 1, .*train_and_evaluate"):
+            check_trains(config(role, 1))
 
 
 def test_variables_go_to_the_parameter_servers_and_the_rest_to_the_worker(graph):
@@ -54,12 +53,8 @@ def test_variables_go_to_the_parameter_servers_and_the_rest_to_the_worker(graph)
         "/job:ps/task:1",
     ]
     assert total.device == "/job:worker/task:1"
-
-
-def test_device_function_of_the_user_comes_first():
-    assert training_device(config(device_fn=str)) is str
+    assert training_device(config(device_fn=str)) is str, "that of the user comes first"
     assert training_device(RunConfig(device_fn=str)) is str
-    assert training_device(RunConfig()) is None
 
 
 def device_that_ignores_the_model(operation):
@@ -67,8 +62,10 @@ def device_that_ignores_the_model(operation):
     return "/job:ps/task:1" if is_variable else tf.DeviceSpec.from_string("/job:worker/task:1")
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-@pytest.mark.parametrize("device_fn", [None, device_that_ignores_the_model])
+@pytest.mark.parametrize(
+    ("device_fn", "use_resource"),
+    [(None, True), (None, False), (device_that_ignores_the_model, True)],
+)
 def test_local_variables_of_a_training_graph_stay_on_the_worker(graph, device_fn, use_resource):
     optimizer = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 1)
     with training_scope(config(device_fn=device_fn)):
@@ -98,21 +95,16 @@ def test_training_graph_of_a_process_on_its_own_has_no_device(graph):
     assert "NoOp" not in {operation.type for operation in graph.get_operations()}
 
 
-@pytest.fixture(scope="module")
-def server():
-    """A server that is a cluster of its own."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    return v1.train.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)
+@pytest.fixture
+def target(roles):
+    return roles["worker", 0].master
 
 
 @pytest.fixture
-def worker(server, monkeypatch):
+def worker(target, monkeypatch):
     """The settings of a worker whose chief shares its server."""
     monkeypatch.setattr(recovery, "CHIEF_POLL_SECS", 0.01)
-    address = server.target.removeprefix("grpc://")
-    jobs = {"chief": ("a:1",), "worker": (address,)}
+    jobs = {"chief": ("a:1",), "worker": (target.removeprefix("grpc://"),)}
     options = v1.ConfigProto(device_filters=["/job:worker/task:0"])
     return RunConfig(
         cluster=ClusterConfig(jobs, "worker", 0),
@@ -125,28 +117,17 @@ def test_worker_waits_for_the_chief(graph, worker):
     v1.get_variable("never_initialised", [3])
     shown = []
     creator = waiting(worker, show_start=shown.append)
+    cancelled = waiting(worker, lambda: True)
     with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
         creator.create_session()
     assert shown == ["waiting for chief 0 at 'a:1'"]
-
-
-def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
-    v1.get_variable("never_initialised_either", [3])
     with pytest.raises(WaitCancelled):
-        waiting(worker, lambda: True).create_session()
+        cancelled.create_session()
 
 
-def test_worker_uses_the_variables_of_the_chief(graph, worker, server):
-    weight = v1.get_variable("shared", initializer=2.0)
-    local = v1.get_local_variable("own", initializer=3.0)
-    with v1.Session(server.target) as chief:
-        chief.run(weight.initializer)
-        with waiting(worker).create_session() as session:
-            assert session.run([weight, local]) == [2.0, 3.0]
-
-
-def test_worker_looks_ever_more_seldom_for_a_chief_that_is_late(graph, worker, server, monkeypatch):
+def test_worker_looks_for_a_late_chief_and_uses_its_variables(graph, worker, target, monkeypatch):
     weight = v1.get_variable("late", initializer=2.0)
+    local = v1.get_local_variable("own", initializer=3.0)
     naps = []
 
     class Clock:
@@ -166,29 +147,13 @@ def test_worker_looks_ever_more_seldom_for_a_chief_that_is_late(graph, worker, s
     monkeypatch.setattr(recovery, "time", Clock)
     patient = worker.replace(session_creation_timeout_secs=60)
     creator = waiting(patient)
-    with v1.Session(server.target) as chief, creator.create_session() as session:
-        assert session.run(weight) == 2.0
+    with v1.Session(target) as chief, creator.create_session() as session:
+        assert session.run([weight, local]) == [2.0, 3.0]
     assert naps == [0.1, 0.25, 0.875, 1]
 
 
-def test_chief_that_comes_back_does_not_undo_the_work_of_the_others(graph, server):
-    weight = v1.get_variable("trained", initializer=2.0)
-    train = weight.assign(5.0)
-    v1.train.create_global_step()
-    scaffold = v1.train.Scaffold()
-    asked = []
-    creator = RestoringSessionCreator(
-        scaffold, v1.train.Saver(), lambda: asked.append(1), target=server.target
-    )
-    with creator.create_session() as session:
-        session.run(train)
-    with creator.create_session() as session:
-        assert session.run(weight) == 5.0
-    assert len(asked) == 1
-
-
-def test_chief_restores_all_if_one_parameter_server_lost_its_part(start_servers, tmp_path):
-    target = start_servers(chief=1, ps=2)["chief", 0].master
+def test_chief_that_comes_back_restores_only_if_a_parameter_server_lost_its_part(roles, tmp_path):
+    target, asked = roles["chief", 0].master, []
     with tf.Graph().as_default():
         with v1.device("/job:ps/task:0"):
             kept = v1.get_variable("kept", initializer=1.0)
@@ -200,28 +165,25 @@ def test_chief_restores_all_if_one_parameter_server_lost_its_part(start_servers,
             path = saver.save(session, f"{tmp_path}/c", write_meta_graph=False)
             session.run(kept.assign(5.0))
             destroyed = tf.raw_ops.DestroyResourceOp(resource=lost.handle)
+            creator = RestoringSessionCreator(
+                v1.train.Scaffold(saver=saver),
+                saver,
+                lambda: asked.append(1) or path,
+                target=target,
+            )
+            with creator.create_session() as other:
+                assert other.run([kept, lost]) == [5.0, 1.0]
+            assert asked == []
             session.run(destroyed)
-        creator = RestoringSessionCreator(
-            v1.train.Scaffold(saver=saver), saver, lambda: path, target=target
-        )
         with creator.create_session() as session:
             assert session.run([kept, lost]) == [1.0, 1.0]
 
 
 def test_worker_does_not_blame_the_chief_for_a_silent_server(graph, monkeypatch):
-    closed = []
-
-    class Silent:
-        """A session whose server accepts connections and never answers."""
-
-        def __init__(self, *_, **__):
-            self.close = lambda: closed.append(True)
-
-        def first_run(self, _):
-            raise SilentServerError(30)
-
-    monkeypatch.setattr(worker_session, "ServerSession", Silent)
+    silent = mock.Mock()
+    silent.first_run.side_effect = SilentServerError(30)
+    monkeypatch.setattr(worker_session, "ServerSession", lambda *_, **__: silent)
     v1.get_variable("w", initializer=1.0)
     with pytest.raises(SilentServerError, match="within 30 seconds"):
         WorkerSessionCreator(v1.train.Scaffold(), config()).create_session()
-    assert closed == [True]
+    silent.close.assert_called_once()

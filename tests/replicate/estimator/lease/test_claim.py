@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import subprocess
-import threading
 import time
 
 import pytest
@@ -51,6 +50,8 @@ def test_numbers_rise(path):
     assert os.listdir(path) == ["writer-3.lease"]
     assert claimed(path, above=10)[0] == 11
     assert not is_held(path)
+    assert claim_lease("gs://bucket/model") is None, "a file system of TensorFlow"
+    assert not is_held("gs://bucket/model")
 
 
 def test_a_lease_of_a_dead_process_is_taken_at_once(path, hold):
@@ -91,112 +92,47 @@ def test_a_silent_lease_of_another_host_is_waited_for_and_taken(path, hold, monk
     assert "on host node9 (lease 4" in own_log.text
 
 
-def test_one_of_many_claims_gets_a_silent_lease(path, hold, monkeypatch):
-    monkeypatch.setattr(claim, "SILENCE_SECS", 0.5)
-    monkeypatch.setattr(writer_lease, "RENEW_SECS", 0.1)
-    hold()
-    leases, errors = [], []
-
-    def try_it():
-        try:
-            leases.append(claim_lease(path))
-        except ModelDirInUseError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=try_it) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (lease,) = leases
-    assert len(errors) == 3
-    lease.check()
-    lease.release()
-
-
 def test_a_claim_that_comes_late_gives_its_number_back(path, hold):
     hold(number=3)
-    late = LeaseRecord(2, "late", this_process())
-    assert not claim._take(path, late)
+    assert not claim._take(path, LeaseRecord(2, "late", this_process()))
+    assert not claim._take(path, LeaseRecord(3, "second", this_process())), "it is taken"
     assert os.listdir(path) == ["writer-3.lease"]
 
 
-def test_no_lease_on_a_file_system_of_tensorflow():
-    assert claim_lease("gs://bucket/model") is None
-    assert not is_held("gs://bucket/model")
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_the_time_in_which_an_observer_was_stopped_does_not_count(path):
-    clock = Clock()
-    observer = LeaseObserver(path, clock)
+def test_the_time_in_which_an_observer_was_stopped_does_not_count(linear, path):
+    clock = linear.Clock()
+    observer = LeaseObserver(path, clock.monotonic)
     assert not observer.has_run_out(1, b"same")
     clock.now += 3600
     assert not observer.has_run_out(1, b"same")
-    for _ in range(9):
-        clock.now += 1
+    clock.now += 9
     looks = 0
     while not observer.has_run_out(1, b"same"):
         clock.now += 0.5
         looks += 1
     assert looks == pytest.approx((claim.SILENCE_SECS - 2) / 0.5, abs=1)
-
-
-def test_a_new_holder_is_observed_anew(path):
-    clock = Clock()
-    observer = LeaseObserver(path, clock)
-    for _ in range(10):
-        assert not observer.has_run_out(1, b"same")
-        clock.now += 1
-    assert not observer.has_run_out(2, b"same")
+    assert not observer.has_run_out(2, b"same"), "a new holder is observed anew"
     clock.now += 1
     assert not observer.has_run_out(2, b"same")
 
 
-def test_a_record_that_is_just_being_written_refuses_nothing(path, hold):
+def test_only_a_renewed_record_refuses_whatever_the_clock_of_the_holder(path, hold):
+    content = hold(since="1999-01-01 00:00:00 UTC").content()
     observer = LeaseObserver(path)
-    content = hold().content()
     assert not observer.has_run_out(1, content)
-    assert not observer.has_run_out(1, content[:20])
-    with pytest.raises(ModelDirInUseError):
-        observer.has_run_out(1, content)
-
-
-def test_the_clock_of_the_holder_does_not_matter(path, hold, monkeypatch):
-    monkeypatch.setattr(claim, "_POLL_SECS", 0.01)
-    record = hold(since="1999-01-01 00:00:00 UTC")
-    observer = LeaseObserver(path)
-    assert not observer.has_run_out(1, record.content())
+    assert not observer.has_run_out(1, content[:20]), "it is just being written"
     renewed = LeaseRecord(1, "theirs", ELSEWHERE, "2099-01-01 00:00:00 UTC", 1)
     write_content(path, 1, renewed.content())
     with pytest.raises(ModelDirInUseError, match="2099"):
-        claim_after(path, observer)
+        observer.has_run_out(1, claim.read_content(path, 1))
     assert newest_number(path) == 1
 
 
-def claim_after(path, observer):
-    observer.has_run_out(1, claim.read_content(path, 1))
-
-
-def test_a_record_is_read_as_it_was_written():
-    assert parse_record(RECORD.content()) == RECORD
-    released = dataclasses.replace(RECORD, is_released=True)
-    assert parse_record(released.content()) == released
-
-
-@pytest.mark.parametrize("content", [None, b"", RECORD.content()[:-5], b"[]", b"{}", b"\xff"])
-def test_a_part_of_a_record_is_none(content):
-    assert parse_record(content) is None
-
-
-def test_the_description_names_the_holder_and_the_age():
+def test_a_record_is_read_as_it_was_written_and_describes_the_holder():
+    for record in (RECORD, dataclasses.replace(RECORD, is_released=True)):
+        assert parse_record(record.content()) == record
+    for part in (None, b"", RECORD.content()[:-5], b"[]", b"{}", b"\xff"):
+        assert parse_record(part) is None
     assert RECORD.describe() == (
         "process 123 on host node5 (lease 7, taken 2026-11-21 10:00:00 UTC by the clock of that "
         "host, held for 8 s)"
@@ -209,12 +145,9 @@ def identity(pid):
         return this_process()._replace(pid=pid, started=file.read().rpartition(")")[2].split()[19])
 
 
-def test_the_calling_process_runs():
+def test_a_killed_process_has_ended_before_and_after_its_parent_asks_for_it():
     assert this_process() == identity(os.getpid())
     assert not has_ended(this_process())
-
-
-def test_a_killed_process_has_ended_before_and_after_its_parent_asks_for_it():
     with subprocess.Popen(["sleep", "60"]) as child:
         found = identity(child.pid)
         assert not has_ended(found)
@@ -223,15 +156,10 @@ def test_a_killed_process_has_ended_before_and_after_its_parent_asks_for_it():
         assert has_ended(found)
         child.wait()
     assert has_ended(found)
-
-
-def test_a_later_process_of_the_same_number_is_another_one():
-    assert has_ended(this_process()._replace(started="1"))
-
-
-@pytest.mark.parametrize(
-    "elsewhere",
-    [{"boot": "another"}, {"namespace": "pid:[1]"}, {"boot": "", "namespace": ""}, {"started": ""}],
-)
-def test_nothing_is_known_of_processes_elsewhere(elsewhere):
-    assert not has_ended(this_process()._replace(pid=2**22 + 1, **elsewhere))
+    for elsewhere in (
+        {"boot": "another"},
+        {"namespace": "pid:[1]"},
+        {"boot": "", "namespace": ""},
+        {"started": ""},
+    ):
+        assert not has_ended(found._replace(**elsewhere)), "nothing is known of it"

@@ -1,15 +1,23 @@
+"""Leases of a model directory: their folders, their renewal and their loss."""
+
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from replicate.errors import ModelDirInUseError
 from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.lease_folder import (
+    clear_work_folder,
+    local_path,
     make_folder,
+    newest_number,
     read_content,
     remove_folder,
+    remove_older,
+    work_folder,
     write_content,
 )
 from replicate.estimator.lease.process_identity import ProcessIdentity, this_process
@@ -69,7 +77,7 @@ def test_the_renewing_thread_notices_that_another_process_took_over(lease, tmp_p
         lease.check_notice()
 
 
-def test_a_check_notices_it_without_the_thread(lease, tmp_path, monkeypatch):
+def test_a_check_notices_it_without_the_thread(lease, tmp_path):
     lease.release()
     take_over(tmp_path)
     assert not lease.is_lost
@@ -111,3 +119,73 @@ def test_a_failed_renewal_is_tried_again(lease, tmp_path, monkeypatch, own_log):
     wait_for(lambda: (found := record_in(tmp_path)) is not None and found.renewals > before)
     lease.check()
     assert own_log.text.count("cannot be renewed: No space left on device") == 1
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path)
+
+
+def test_mounted_directories_are_local(tmp_path):
+    assert local_path(f"{tmp_path}/") == f"{tmp_path}/"
+    assert local_path(f"file://{tmp_path}") == str(tmp_path)
+    assert local_path("gs://bucket/model") is None
+    assert local_path(f"{tmp_path}/absent") is None
+
+
+def test_numbers_are_found_by_name_only(path):
+    assert newest_number(path) == 0
+    for name in ("writer-3", "writer-10", "my-writer-98"):
+        os.mkdir(f"{path}/{name}.lease")
+    os.mkdir(f"{path}/writer-99.lease.old-0")
+    assert newest_number(path) == 10
+
+
+def test_one_of_many_gets_a_number(path):
+    barrier = threading.Barrier(8)
+
+    def try_it(name):
+        barrier.wait()
+        return name if make_folder(path, 1, name) else None
+
+    with ThreadPoolExecutor(8) as threads:
+        won = list(filter(None, threads.map(try_it, [bytes([i]) for i in range(8)])))
+    assert [read_content(path, 1)] == won
+    assert os.listdir(path) == ["writer-1.lease"]
+
+
+def test_content_is_overwritten_in_its_place_until_the_lease_is_removed(path):
+    make_folder(path, 1, b"longer")
+    inode = os.stat(f"{path}/writer-1.lease/lease").st_ino
+    write_content(path, 1, b"short")
+    assert read_content(path, 1) == b"short"
+    assert os.stat(f"{path}/writer-1.lease/lease").st_ino == inode
+    assert read_content(path, 2) is None
+    remove_folder(path, 1)
+    remove_folder(path, 1)
+    with pytest.raises(FileNotFoundError):
+        write_content(path, 1, b"y")
+    assert os.listdir(path) == []
+
+
+def test_older_leases_and_left_over_folders_are_removed(path, tmp_path):
+    for number in (1, 2, 3, 4):
+        make_folder(path, number, b"x")
+    (tmp_path / f"writer-2.lease.new-{'0' * 32}" / "saving").mkdir(parents=True)
+    (tmp_path / f"writer-2.lease.old-{'1' * 32}").mkdir()
+    (tmp_path / "writer-2.lease.of-mine").mkdir()
+    remove_older(path, 3)
+    left = ["writer-2.lease.of-mine", "writer-3.lease", "writer-4.lease"]
+    assert sorted(os.listdir(path)) == left
+
+
+def test_the_work_folder_is_cleared(path):
+    make_folder(path, 1, b"x")
+    folder = work_folder(f"{path}/writer-1.lease")
+    os.mkdir(f"{folder}/tree")
+    open(f"{folder}/tree/file", "w").close()
+    open(f"{folder}/file", "w").close()
+    clear_work_folder(path, 1)
+    assert os.listdir(folder) == []
+    clear_work_folder(path, 2)
+    assert read_content(path, 1) == b"x"

@@ -1,11 +1,16 @@
+"""Model directories that one run holds, and the files of a run that are written whole or not."""
+
 import contextlib
+import errno
 import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from replicate.errors import ModelDirInUseError
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.held_model_dir import held_model_dir
 from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.claim import is_held
@@ -22,37 +27,27 @@ def config(folder, **settings):
     return RunConfig(str(folder), save_checkpoints_steps=5, **settings)
 
 
-def test_the_process_that_saves_holds_the_lease(tmp_path):
-    with held_model_dir(config(tmp_path)) as directory:
+def test_only_the_process_that_saves_holds_the_lease(tmp_path):
+    cluster = ClusterConfig({"chief": ("h:1",), "worker": ("h:2",)}, "worker", 0)
+    with contextlib.suppress(KeyError), held_model_dir(config(tmp_path)) as directory:
         assert directory.writer == 1
         assert is_held(str(tmp_path))
-    assert not is_held(str(tmp_path))
-
-
-def test_no_other_process_takes_a_lease(tmp_path):
-    cluster = ClusterConfig({"chief": ("h:1",), "worker": ("h:2",)}, "worker", 0)
-    with held_model_dir(config(tmp_path)):
-        with held_model_dir(config(tmp_path, cluster=cluster)) as directory:
-            assert directory is None
-        with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
-            assert directory is None, "another job trains there"
+        with held_model_dir(config(tmp_path, cluster=cluster)) as other:
+            assert other is None
+        with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as other:
+            assert other is None, "another job trains there"
         assert newest_number(str(tmp_path)) == 1
+        raise KeyError
+    assert not is_held(str(tmp_path)), "released after an error, too"
     with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
         assert directory.writer == 0
     assert newest_number(str(tmp_path)) == 1
 
 
-def test_the_lease_is_released_after_an_error(tmp_path):
-    with contextlib.suppress(KeyError), held_model_dir(config(tmp_path)):
-        raise KeyError
-    assert not is_held(str(tmp_path))
-
-
 def test_a_run_that_was_taken_over_ends_with_the_error(tmp_path):
-    thief = config(tmp_path, steal_model_dir=True)
     run = held_model_dir(config(tmp_path))
     run.__enter__()
-    with held_model_dir(thief):
+    with held_model_dir(config(tmp_path, steal_model_dir=True)):
         pass
     with pytest.raises(ModelDirInUseError, match="has taken over"):
         run.__exit__(None, None, None)
@@ -108,3 +103,59 @@ def test_a_job_that_is_stolen_from_stops_and_saves_nothing_more(linear, tmp_path
     assert thief.latest_checkpoint() == f"{tmp_path}/model.ckpt-12"
     assert not (tmp_path / "model.ckpt-9.index").exists()
     np.testing.assert_allclose(thief.get_variable_value("w"), linear.trained(12)[0], rtol=2e-6)
+
+
+PROGRAM = """
+import logging
+from replicate.estimator.log import log
+
+log.warning("told %s", "once")
+log.info("told by request only")
+assert not logging.root.handlers, "what a program does not ask for must not be configured"
+"""
+
+
+@pytest.mark.parametrize("content", ["näher\n", b"\x00\xff"])
+def test_file_replaces_the_one_before(tmp_path, content):
+    path = tmp_path / "file"
+    path.write_text("before")
+    write_whole(str(path), content, f"{path}.tmp")
+    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_stays_if_the_new_one_cannot_be_moved(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise tf.errors.PermissionDeniedError(None, None, "no")
+
+    path = tmp_path / "file"
+    path.write_text("before")
+    monkeypatch.setattr(tf.io.gfile, "rename", refuse)
+    with pytest.raises(tf.errors.PermissionDeniedError):
+        write_whole(str(path), "after", f"{path}.tmp")
+    assert path.read_text() == "before"
+
+
+def test_errors_of_both_kinds_are_one_warning_per_file(caplog):
+    optional = OptionalFiles()
+    faults = [
+        OSError(errno.ENOSPC, "No space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "/a; No space left on device"),
+    ]
+    for path in ("/a", "/b"):
+        for fault in faults:
+            with optional.writing(path):
+                raise fault
+    with pytest.raises(ValueError, match="mine"), optional.writing("/c"):
+        raise ValueError("mine")
+    assert [record.getMessage() for record in caplog.records] == [
+        "/a cannot be written: No space left on device. The run goes on without it.",
+        "/b cannot be written: No space left on device. The run goes on without it.",
+    ]
+
+
+def test_logging_configures_nothing(run_python):
+    done = run_python(PROGRAM)
+    assert done.code == 0, done.err
+    assert done.err.count("told once") == 1
+    assert "by request" not in done.err
