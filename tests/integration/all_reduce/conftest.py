@@ -100,11 +100,10 @@ class Workers:
         options.graph_options.rewrite_options.disable_meta_optimizer = True
         config = replicate.RunConfig(
             progress="off",
-            save_checkpoints_steps=1000,
             session_config=options,
             train_distribute=settings or replicate.AllReduce(timeout_secs=10, check_every=3),
             **({} if role is None else {"cluster": role}),
-            **others,
+            **{"save_checkpoints_steps": 1000, **others},
         )
         return replicate.Estimator(model_fn, str(folder), config)
 

@@ -1,5 +1,7 @@
 """Workers that evaluate together find what one process finds."""
 
+import collections
+
 import pytest
 import tensorflow as tf
 
@@ -13,6 +15,10 @@ def model(metrics):
         kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
         predictions = tf.matmul(features["x"], kernel)
         loss = v1.losses.mean_squared_error(labels, predictions)
+        if mode == replicate.ModeKeys.TRAIN:
+            optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+            train_op = optimizer.minimize(loss, v1.train.get_global_step())
+            return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
         found = metrics(labels, predictions)
         return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops=found)
 
@@ -89,3 +95,31 @@ def test_evaluations_of_nothing_or_of_other_metrics_or_tensors_are_refused(
     assert "evaluates something else than chief 0 at " in str(differing[1])
     for each in evaluate(model(sums), tensors, tmp_path):
         assert "must return a tf.data.Dataset to be evaluated by 2 workers" in str(each)
+
+
+def test_all_workers_evaluate_while_they_train(workers, batches, tmp_path):
+    """The same checkpoints, with the results that one process has."""
+    seen = collections.Counter()
+
+    class Report(v1.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            seen[int(session.run(v1.train.get_global_step()))] += 1
+
+    def work(role):
+        settings = replicate.AllReduce(timeout_secs=10, evaluates=True)
+        estimator = workers.estimator(
+            model(sums), tmp_path, role, settings, save_checkpoints_steps=2
+        )
+        return replicate.train_and_evaluate(
+            estimator,
+            replicate.TrainSpec(lambda: replicate.worker_share(batches()()).repeat(), max_steps=4),
+            replicate.EvalSpec(batches(), steps=None, hooks=[Report()], throttle_secs=0),
+        )[0]
+
+    found = workers.at_once(work, workers.shared(2))
+    expected = workers.estimator(model(sums), tmp_path).evaluate(batches())
+    assert found == [pytest.approx(expected, rel=0, abs=1e-6)] * 2
+    assert found[0]["global_step"] == 4
+    assert seen[4] == 2
+    assert set(seen.values()) == {2}
+    assert len(seen) > 1
