@@ -1,5 +1,6 @@
 """Workers that differ, fail or are absent: the same error on all workers, which names the cause."""
 
+import socket
 import threading
 
 import numpy as np
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 import replicate
 from replicate.estimator import worker_start
-from replicate.estimator.cluster import meeting
+from replicate.estimator.cluster import meeting, servers
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
@@ -157,3 +158,17 @@ def test_worker_whose_variables_differ_is_named(workers, tmp_path):
         assert str(each).startswith("At step 3 workers have other variables than chief 0 at ")
         assert "worker 0 at " in str(each)
         assert "'out'" in str(each)
+
+
+def test_port_of_an_eager_strategy_is_refused_with_advice(workers, tmp_path, monkeypatch):
+    """TensorFlow's eager mode starts a server for `MultiWorkerMirroredStrategy`."""
+    monkeypatch.setattr(servers, "_has_eager_server", lambda: True)
+    role = workers.new(2)[0]
+    _, port = role.jobs["chief"][0].split(":")
+    with (
+        socket.create_server(("", int(port))),
+        pytest.raises(ValueError, match="Cannot start") as e,
+    ):
+        workers.train(workers.model(), workers.parts(0, 12)[0], tmp_path, role)
+    assert "MultiWorkerMirroredStrategy() does when it is made outside of a graph" in str(e.value)
+    assert "RunConfig(train_distribute=replicate.AllReduce())" in str(e.value)
