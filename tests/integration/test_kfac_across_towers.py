@@ -274,22 +274,28 @@ def test_damping_adapts_inside_sync_replicas(use_resource):
 # What is refused.
 
 
-def own_collection(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    return minimize(register(features, labels, layers), lambda: make(layers))
+def own_collection(automatic=False, **how):
+    """Each tower has a LayerCollection of its own."""
+
+    def train(features, labels, tower):
+        layers = kfac.LayerCollection(name="own")
+        loss = register(features, labels, layers, **how)
+        if automatic:
+            layers.auto_register_layers()
+        return minimize(loss, lambda: make(layers))
+
+    return train
 
 
-def own_collection_for_losses(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    loss = register(features, labels, layers, only=())
-    layers.auto_register_layers()
-    return minimize(loss, lambda: make(layers))
+def shared_collection(only=(tuple(SHAPES), tuple(SHAPES)), **how):
+    """The collection of the graph, in which each of two towers registers some layers."""
 
+    def train(features, labels, tower):
+        layers = kfac.graph_layer_collection()
+        loss = register(features, labels, layers, only=only[tower], **how)
+        return minimize(loss, lambda: make(layers))
 
-def own_collection_whatever_is_there(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    loss = register(features, labels, layers, reuse=v1.AUTO_REUSE)
-    return minimize(loss, lambda: make(layers))
+    return train
 
 
 def early(what):
@@ -303,29 +309,12 @@ def early(what):
     return train
 
 
-def other_layers(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    only = ["logits"] if tower else list(SHAPES)
-    return minimize(register(features, labels, layers, only=only), lambda: make(layers))
-
-
-def more_layers(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    only = list(SHAPES) if tower else ["logits"]
-    return minimize(register(features, labels, layers, only=only), lambda: make(layers))
-
-
 def other_losses(features, labels, tower):
     layers = kfac.graph_layer_collection()
     loss = register(features, labels, layers)
     if not tower:
         layers.register_squared_error_loss(features, name="extra")
     return minimize(loss, lambda: make(layers))
-
-
-def loss_without_name(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    return minimize(register(features, labels, layers, name=None), lambda: make(layers))
 
 
 def optimizer_per_tower(features, labels, tower):
@@ -360,15 +349,30 @@ FINALIZED = (
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (own_collection, rf"add a tower to layer 'hidden/w' of own.*Registered are: {OWN}"),
-        (own_collection_for_losses, rf"add a tower to loss 'loss'.*Registered are: {OWN}"),
-        (own_collection_whatever_is_there, r"with layer collection own:.*graph_layer_collection"),
+        (own_collection(), rf"add a tower to layer 'hidden/w' of own.*Registered are: {OWN}"),
+        (
+            own_collection(automatic=True, only=()),
+            rf"add a tower to loss 'loss'.*Registered are: {OWN}",
+        ),
+        (
+            own_collection(reuse=v1.AUTO_REUSE),
+            r"with layer collection own:.*graph_layer_collection",
+        ),
         (early(lambda optimizer: optimizer.factors), FINALIZED),
         (early(lambda optimizer: optimizer.kfac_update_ops()), FINALIZED),
-        (other_layers, r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every"),
-        (more_layers, r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)"),
+        (
+            shared_collection(only=(list(SHAPES), ["logits"])),
+            r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every",
+        ),
+        (
+            shared_collection(only=(["logits"], list(SHAPES))),
+            r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)",
+        ),
         (other_losses, r"there are 2 towers, but .* by fewer: loss 'extra' by 1\. Every tower"),
-        (loss_without_name, r"the loss has no name.*Pass name=\.\.\., the same in all towers"),
+        (
+            shared_collection(name=None),
+            r"the loss has no name.*Pass name=\.\.\., the same in all towers",
+        ),
         (optimizer_per_tower, FINALIZED),
         (adapting_optimizer_per_tower, r"not given the loss of tower 0, of 2 .*TowerOptimizer"),
         (batch_of_one_tower, r"add_tower_batch was called 1 times, with 2 towers"),

@@ -147,8 +147,8 @@ def trained(model, estimation_mode, dtype, towers, spreads):
     ("model", "estimation_mode", "dtype", "towers", "spreads"),
     [
         ("convnet", "exact", "float64", 3, True),
-        ("embedding", "exact", "float64", 2, False),
         ("recurrent", "empirical", "float64", 2, True),
+        pytest.param("embedding", "exact", "float64", 2, False, marks=pytest.mark.broad),
         pytest.param("convnet", "exact", "float32", 2, False, marks=pytest.mark.broad),
         *(
             pytest.param(*case, False, marks=pytest.mark.slow)

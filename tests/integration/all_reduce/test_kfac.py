@@ -106,6 +106,7 @@ def test_workers_go_on_with_inverses_that_one_process_has_begun(workers, tmp_pat
     workers.assert_close(workers.only(found), expected)
 
 
+@pytest.mark.broad
 def test_worker_whose_thread_fails_ends_with_its_error_and_the_others_lose_it(
     workers, tmp_path, monkeypatch
 ):
