@@ -101,18 +101,6 @@ def test_warm_start_inside_the_model_fn_beside_a_moving_average(checkpoint, in_a
         np.testing.assert_allclose(state["net/w/ExponentialMovingAverage"], average, rtol=1e-5)
 
 
-def test_each_tower_sees_its_own_part_of_a_collection():
-    seen = []
-
-    def model_fn(features, labels, mode):
-        spec = total_loss_model_fn(features, labels, mode)
-        seen.append(len(replicate.per_tower_collection(v1.GraphKeys.LOSSES)))
-        return spec
-
-    train(model_fn, 4, steps=0)
-    assert seen == [1, 1, 1, 1]
-
-
 class CountApplied(v1.train.GradientDescentOptimizer):
     """Stands for SyncReplicasOptimizer: its hook insists that this very object has applied."""
 
@@ -140,25 +128,3 @@ def test_hooks_come_from_the_tower_whose_optimizer_applies():
         spec = replicate.replicate_model_fn(model_fn, devices=devices)(ROWS, None, "train")
     assert [inner.applied for inner, _ in made] == [0, 1]
     assert list(spec.training_hooks) == [made[1][1]]
-
-
-def test_sync_replicas_optimizer_inside(tmp_path):
-    """One worker through our Estimator: the loss is |c·x − 1| summed, so c falls by Σx."""
-
-    def model_fn(features, labels, mode):
-        c = v1.get_variable("c", initializer=10.0)
-        loss = tf.reduce_sum(tf.abs(c * features["x"]))
-        inner = v1.train.GradientDescentOptimizer(1.0)
-        sync = v1.train.SyncReplicasOptimizer(inner, replicas_to_aggregate=1)
-        train_op = replicate.TowerOptimizer(sync).minimize(loss, v1.train.get_global_step())
-        hook = sync.make_session_run_hook(is_chief=True)
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
-
-    replicated = replicate.replicate_model_fn(
-        model_fn, v1.losses.Reduction.SUM, devices=["/cpu:0", "/cpu:1"]
-    )
-    config = replicate.RunConfig(progress="off")
-    estimator = replicate.Estimator(replicated, str(tmp_path), config)
-    features = {"x": np.array([1.0, 2.0], np.float32)}
-    estimator.train(lambda: tf.data.Dataset.from_tensors(features).repeat(), steps=1)
-    assert estimator.get_variable_value("c") == 7.0
