@@ -7,7 +7,6 @@ import tensorflow as tf
 from replicate import (
     BinaryClassHead,
     Estimator,
-    ModeKeys,
     MultiHead,
     MultiLabelHead,
     RegressionHead,
@@ -132,18 +131,3 @@ def serialized(row):
     value = tf.train.Feature(float_list=tf.train.FloatList(value=row))
     features = tf.train.Features(feature={"x": value})
     return tf.train.Example(features=features).SerializeToString()
-
-
-def test_supervised_exports_have_loss_and_metrics(estimators, tmp_path):
-    receiver = export.build_supervised_input_receiver_fn_from_input_fn(input_fn)
-    folder = estimators[0].experimental_export_all_saved_models(
-        str(tmp_path), {ModeKeys.EVAL: receiver, ModeKeys.TRAIN: receiver}
-    )
-    found = {}
-    for tag in ("eval", "train"):
-        with tf.Graph().as_default(), v1.Session() as session:
-            graph = v1.saved_model.load(session, [tag], folder.decode())
-            (signature,) = graph.signature_def.values()
-            found[tag] = set(signature.outputs)
-    assert {"loss", "predictions/sign/logits"} <= found["eval"] & found["train"]
-    assert "metrics/accuracy/sign/value" in found["eval"]

@@ -162,20 +162,6 @@ def test_kill_and_resume_is_bit_identical(linear, stub, tmp_path):
     assert not (tmp_path / "killed" / "model.ckpt-15_temp").exists()
 
 
-def test_input_that_cannot_be_saved_trains_and_saves(linear, tmp_path, caplog):
-    def input_fn():
-        return linear.input_fn().map(
-            lambda x, y: (
-                tf.ensure_shape(tf.numpy_function(np.copy, [x], tf.float32), [None, 3]),
-                y,
-            )
-        )
-
-    estimator = linear.make_estimator(tmp_path).train(input_fn, max_steps=2)
-    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(2)[0], rtol=2e-6)
-    assert "cannot be saved" in caplog.text
-
-
 def test_data_stay_out_of_checkpoints(linear, tmp_path):
     images = np.zeros([20_000, 28, 28], np.uint8)
 
