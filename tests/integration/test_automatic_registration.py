@@ -1,4 +1,4 @@
-"""Layers found in the graph of a replicated model, whatever library made them.
+"""Layers of any library: found in the graph of a replicated model, and trained on towers.
 
 Keras is chosen before its first use, so each of its versions runs in a process of its own.
 """
@@ -132,40 +132,62 @@ PROGRAM = textwrap.dedent(
         x = v1.layers.batch_normalization(x, training=True)
         return v1.layers.dense(v1.layers.flatten(x), 3)
 
+    def normalized(x):
+        x = layers.Dense(4)(tf.reshape(x, [-1, 32]))
+        return layers.Dense(3)(layers.BatchNormalization(momentum=0.9)(x, training=True))
+
+    def tf_layers_normalized(x):
+        x = v1.layers.dense(tf.reshape(x, [-1, 32]), 4)
+        return v1.layers.dense(v1.layers.batch_normalization(x, momentum=0.9, training=True), 3)
+
+    def kfac_optimizer():
+        return kfac.PeriodicInvCovUpdateKfacOpt(
+            invert_every=5, learning_rate=0.05, damping=0.05, norm_constraint=0.001,
+            layer_collection=kfac.graph_layer_collection(),
+        )
+
     def model_fn(features, labels, mode, params):
         logits = globals()[params["style"]](features)
         collection = kfac.graph_layer_collection()
-        collection.register_softmax_cross_entropy_loss(logits, name="logits")
-        collection.auto_register_layers()
+        if params["optimizer"] == "kfac":
+            collection.register_softmax_cross_entropy_loss(logits, name="logits")
+            collection.auto_register_layers()
         loss = tf.reduce_mean(
             tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         )
-        optimizer = replicate.TowerOptimizer(
-            lambda: kfac.PeriodicInvCovUpdateKfacOpt(
-                invert_every=5, learning_rate=0.05, damping=0.05, norm_constraint=0.001,
-                layer_collection=collection,
-            )
-        )
-        train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+        makers = {"kfac": kfac_optimizer, "momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9)}
+        optimizer = replicate.TowerOptimizer(makers[params["optimizer"]])
+        with v1.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
+            train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    def train(style):
+    def train(style, optimizer, towers):
         tf.keras.backend.clear_session()
         tf.keras.utils.set_random_seed(1)
         with tf.Graph().as_default(), v1.Session() as session:
             v1.set_random_seed(1)
             random = np.random.RandomState(0)
-            images = tf.constant(random.randn(16, 4, 4, 2).astype("f"))
-            labels = tf.constant(random.randint(0, 3, 16))
-            replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
-            spec = replicated(images, labels, "train", {"style": style})
+            # The same rows in both halves of the batch: batch statistics are then equal, too.
+            images = np.tile(random.randn(8, 4, 4, 2).astype("f"), [2, 1, 1, 1])
+            labels = np.tile(random.randint(0, 3, 8), 2)
+            devices = [f"/cpu:{tower}" for tower in range(towers)]
+            replicated = replicate.replicate_model_fn(model_fn, devices=devices)
+            params = {"style": style, "optimizer": optimizer}
+            spec = replicated(tf.constant(images), tf.constant(labels), "train", params)
             session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            if optimizer == "momentum":
+                for variable in v1.trainable_variables():
+                    variable.load(0.3 * random.randn(*variable.shape).astype("f"), session)
             losses = [float(session.run([spec.loss, spec.train_op])[0]) for _ in range(5)]
-            blocks = kfac.graph_layer_collection().get_blocks()
-        found = {b.name: [type(b).__name__, b.num_registered_towers] for b in blocks}
-        return found, losses
+            state = {v.op.name: session.run(v).ravel().tolist() for v in v1.global_variables()}
+            blocks = kfac.graph_layer_collection().get_blocks() if optimizer == "kfac" else []
+        return losses, state, {b.name: [type(b).__name__, b.num_registered_towers] for b in blocks}
 
-    found = {style: train(style) for style in sys.argv[1:]}
+    small = {"keras": "normalized", "tf_layers": "tf_layers_normalized"}
+    found = {
+        style: [train(style, "kfac", 2), *(train(small[style], "momentum", n) for n in (1, 2))]
+        for style in sys.argv[1:]
+    }
     print(json.dumps([found, getattr(tf.keras, "__version__", "2")[0]]))
     """
 )
@@ -206,7 +228,7 @@ needs_tf_keras = pytest.mark.skipif(
         pytest.param(["keras"], {}, id="keras"),
         # On TensorFlow 2.15 the other one is of Keras 2.
         pytest.param(
-            ["keras", "tf_layers"], LEGACY, id="tf_keras", marks=[needs_tf_keras, pytest.mark.slow]
+            ["keras", "tf_layers"], LEGACY, id="tf_keras", marks=[needs_tf_keras, pytest.mark.broad]
         ),
     ],
 )
@@ -216,7 +238,12 @@ def test_layers_of_other_libraries(styles, environment, run_python):
     results, version = json.loads(done.out.splitlines()[-1])
     assert version == "2" or not environment
     for style in styles:
-        found, losses = results[style]
+        (losses, _, found), (_, one, _), (_, two, _) = results[style]
         expected = EXPECTED[style if style == "tf_layers" else version]
         assert found == {name: [kind, 2] for name, kind in expected.items()}
         assert losses[-1] < losses[0], style
+        assert sorted(one) == sorted(two)
+        for name, values in one.items():
+            assert two[name] == pytest.approx(values, rel=1e-5, abs=1e-6), name
+        moving = next(values for name, values in two.items() if "moving_mean" in name)
+        assert max(map(abs, moving)) > 0.01

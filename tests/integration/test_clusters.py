@@ -6,6 +6,8 @@ Each worker is a thread with a graph and a session of its own; the parameters ar
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,13 +16,46 @@ import tensorflow as tf
 import kfac
 import model_deploy
 import replicate
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.launch.plan import free_ports
 
 v1 = tf.compat.v1
 
-ROWS, STEPS = 8, 12
+ROWS, STEPS, SECS = 8, 12, 60
 X = np.random.RandomState(0).randn(ROWS, 5).astype(np.float32)
 Y = (X @ np.arange(1, 6) + 0.1).astype(np.float32)[:, None]
 TOWERS = ["/cpu:0", "/cpu:1"]
+
+
+class Cluster(NamedTuple):
+    """Running servers of a chief, two workers and a parameter server.
+
+    Attributes:
+      roles: The chief and the first worker, in a cluster without the second one.
+      targets: Addresses of the two workers for sessions.
+    """
+
+    roles: list[ClusterConfig]
+    targets: list[str]
+
+
+@pytest.fixture(scope="module")
+def running():
+    chief, first, second, ps = (f"127.0.0.1:{port}" for port in free_ports(4))
+    whole = {"chief": [chief], "worker": [first, second], "ps": [ps]}
+    options = v1.ConfigProto(device_count={"CPU": 2})
+    tasks = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
+    servers = [tf.distribute.Server(whole, *task, config=options) for task in tasks]
+    jobs = {"chief": (chief,), "worker": (first,), "ps": (ps,)}
+    roles = [ClusterConfig(jobs, job, 0) for job in ("chief", "worker")]
+    return Cluster(roles, [server.target for server in servers[1:3]])
+
+
+@pytest.fixture
+def cluster(running, start_servers):
+    """The cluster without variables. `start_servers` lets those who wait look again soon."""
+    v1.Session.reset(running.targets[0])
+    return running
 
 
 def loss_of(features, labels):
@@ -38,7 +73,12 @@ def momentum():
     return v1.train.MomentumOptimizer(0.002, 0.9)
 
 
-def one_process(tmp_path):
+def repeated(*batch):
+    return tf.data.Dataset.from_tensors(batch).repeat()
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
     """The variables after training on the whole batch."""
 
     def model_fn(features, labels, mode):
@@ -46,37 +86,25 @@ def one_process(tmp_path):
         train_op = momentum().minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    estimator = replicate.Estimator(model_fn, f"{tmp_path}/one", quiet())
-    estimator.train(lambda: tf.data.Dataset.from_tensors((X, Y)).repeat(), max_steps=STEPS)
-    return values(estimator)
+    estimator = make_estimator(model_fn, tmp_path_factory.mktemp("one"))
+    return values(estimator.train(lambda: repeated(X, Y), max_steps=STEPS))
 
 
-def quiet(**settings):
-    return replicate.RunConfig(progress="off", save_checkpoints_steps=1000, **settings)
+def make_estimator(model_fn, folder, **settings):
+    config = replicate.RunConfig(progress="off", save_checkpoints_steps=1000, **settings)
+    return replicate.Estimator(model_fn, str(folder), config)
 
 
 def values(estimator):
     return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
-def in_threads(functions, seconds=60):
-    """Calls functions side by side; raises what one of them raises."""
-    errors = []
-
-    def call(function):
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=call, args=(each,), daemon=True) for each in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(seconds)
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads)
+def at_once(function, *arguments):
+    """Calls a function in threads, as `map` does; raises what one of them raises."""
+    with ThreadPoolExecutor() as threads:
+        calls = [threads.submit(function, *each) for each in zip(*arguments, strict=True)]
+        for call in calls:
+            call.result(SECS)
 
 
 def assert_close(found, expected, tolerance=2e-6):
@@ -86,13 +114,7 @@ def assert_close(found, expected, tolerance=2e-6):
         np.testing.assert_allclose(found[name], value, rtol=0, atol=atol, err_msg=name)
 
 
-def own_rows(config):
-    """The part of the batch that a worker trains on."""
-    half = config.global_id_in_cluster
-    return X[half::2], Y[half::2]
-
-
-def test_synchronous_workers_with_two_towers_equal_one_process(start_servers, tmp_path):
+def test_synchronous_workers_with_two_towers_equal_one_process(cluster, tmp_path, one_process):
     seen = []
 
     def model_fn(features, labels, mode, config):
@@ -105,28 +127,24 @@ def test_synchronous_workers_with_two_towers_equal_one_process(start_servers, tm
         seen.append((loss.device, {variable.device for variable in v1.trainable_variables()}))
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
+    def own_rows(config):
+        half = config.global_id_in_cluster
+        return repeated(X[half::2], Y[half::2])
+
     def train(role):
         replicated = replicate.replicate_model_fn(model_fn, devices=TOWERS)
-        estimator = replicate.Estimator(replicated, f"{tmp_path}/many", quiet(cluster=role))
-        estimator.train(
-            lambda config: tf.data.Dataset.from_tensors(own_rows(config)).repeat(),
-            max_steps=STEPS,
-        )
+        make_estimator(replicated, tmp_path, cluster=role).train(own_rows, max_steps=STEPS)
 
-    roles = start_servers(chief=1, worker=1, ps=1)
-    workers = [roles["chief", 0], roles["worker", 0]]
-    in_threads([lambda role=role: train(role) for role in workers])
-    found = replicate.Estimator(model_fn, f"{tmp_path}/many", quiet())
-    assert_close(values(found), one_process(tmp_path))
+    at_once(train, cluster.roles)
+    assert_close(values(make_estimator(model_fn, tmp_path)), one_process)
     assert {device for device, _ in seen} == {
         f"/job:{job}/task:0/device:CPU:{tower}" for job in ("chief", "worker") for tower in (0, 1)
     }
     assert all(device.startswith("/job:ps") for _, on in seen for device in on)
 
 
-def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_path):
+def test_deployment_config_of_a_cluster_equals_one_process(cluster, one_process):
     """Two replicas with two clones each and a parameter server, in sessions of their own."""
-    roles = start_servers(worker=2, ps=1)
     found = {}
     variables_have_values = threading.Event()
 
@@ -134,7 +152,6 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
         config = model_deploy.DeploymentConfig(
             num_clones=2, clone_on_cpu=True, replica_id=index, num_replicas=2, num_ps_tasks=1
         )
-        master = roles["worker", index].master
         with tf.Graph().as_default(), v1.device(f"/job:worker/task:{index}"):
             shards = iter(zip(np.split(X[index::2], 2), np.split(Y[index::2], 2), strict=True))
 
@@ -155,9 +172,9 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
                 device_filters=["/job:ps", f"/job:worker/task:{index}"],
                 allow_soft_placement=True,
             )
-            creator = kind(v1.train.Scaffold(), master, options)
+            creator = kind(v1.train.Scaffold(), cluster.targets[index], options)
             # A worker that looks too early looks again after 30 seconds.
-            assert index == 0 or variables_have_values.wait(60)
+            assert index == 0 or variables_have_values.wait(SECS)
             with v1.train.MonitoredSession(creator, [hook]) as session:
                 variables_have_values.set()
                 while not session.should_stop() and session.run(step) < STEPS:
@@ -168,17 +185,13 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
                     found.update(zip(names, session.run(variables), strict=True))
                     assert session.run(step) == STEPS
 
-    in_threads([lambda: replica(0), lambda: replica(1)])
-    expected = one_process(tmp_path)
-    assert_close(found, {name: expected[name] for name in found})
+    at_once(replica, (0, 1))
     assert len(found) == 2
+    assert_close(found, {name: one_process[name] for name in found})
 
 
-@pytest.mark.parametrize("replicas_to_aggregate", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_kfac_in_synchronous_training_learns_and_ends(
-    start_servers, tmp_path, replicas_to_aggregate
-):
-    """With fewer gradients than workers, the others are backup workers."""
+@pytest.mark.broad
+def test_kfac_in_synchronous_training_learns_and_ends(cluster, tmp_path):
     rows = np.random.RandomState(1).randn(40, 3).astype(np.float32)
     truth = np.array([[1.0], [-2.0], [3.0]], np.float32)
 
@@ -194,8 +207,7 @@ def test_kfac_in_synchronous_training_learns_and_ends(
                 kfac.PeriodicInvCovUpdateKfacOpt(
                     learning_rate=0.2, damping=0.1, layer_collection=layers, momentum=0.5
                 ),
-                replicas_to_aggregate,
-                total_num_replicas=2,
+                replicas_to_aggregate=2,
             )
         )
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
@@ -204,23 +216,16 @@ def test_kfac_in_synchronous_training_learns_and_ends(
 
     def train(role):
         replicated = replicate.replicate_model_fn(model_fn, devices=TOWERS)
-        estimator = replicate.Estimator(replicated, str(tmp_path), quiet(cluster=role))
-        estimator.train(
-            lambda: tf.data.Dataset.from_tensors((rows, rows @ truth)).repeat(), max_steps=24
-        )
+        estimator = make_estimator(replicated, tmp_path, cluster=role)
+        estimator.train(lambda: repeated(rows, rows @ truth), max_steps=24)
 
-    roles = start_servers(chief=1, worker=1, ps=1)
-    workers = [roles["chief", 0], roles["worker", 0]]
-    in_threads([lambda role=role: train(role) for role in workers])
-    estimator = replicate.Estimator(model_fn, str(tmp_path), quiet())
-    # A backup worker that has not seen the last step yet can make one more, all by itself.
-    more = estimator.get_variable_value("global_step") - 24
-    assert 0 <= more <= 2 - replicas_to_aggregate
-    np.testing.assert_allclose(estimator.get_variable_value("w"), truth, atol=0.2)
+    at_once(train, cluster.roles)
+    found = values(make_estimator(model_fn, tmp_path))
+    assert found["global_step"] == 24
+    np.testing.assert_allclose(found["w"], truth, atol=0.2)
 
 
-def test_signal_ends_a_chief_that_waits_for_a_worker(start_servers, tmp_path):
-    role = start_servers(chief=1, worker=1, ps=1)["chief", 0]
+def test_signal_ends_a_chief_that_waits_for_a_worker(cluster, tmp_path):
     steps = threading.Event()
 
     def model_fn(features, labels, mode, config):
@@ -240,10 +245,130 @@ def test_signal_ends_a_chief_that_waits_for_a_worker(start_servers, tmp_path):
 
     sender = threading.Thread(target=send)
     sender.start()
-    estimator = replicate.Estimator(model_fn, str(tmp_path), quiet(cluster=role))
+    estimator = make_estimator(model_fn, tmp_path, cluster=cluster.roles[0])
     with pytest.raises(replicate.TrainingInterrupted) as ended:
-        estimator.train(
-            lambda: tf.data.Dataset.from_tensors((X, Y)).repeat(), max_steps=5, hooks=[Started()]
-        )
+        estimator.train(lambda: repeated(X, Y), max_steps=5, hooks=[Started()])
     sender.join()
     assert (ended.value.code, ended.value.step) == (143, 0)
+
+
+class Worker:
+    """The graph of a worker, whose model has weights and a moving mean of its batches."""
+
+    ROWS = np.array([[1.0], [3.0], [10.0], [20.0]], np.float32)
+
+    def __init__(self, index, target, make_optimizer, use_resource=True):
+        self.task = f"/job:worker/task:{index}"
+        self.graph = tf.Graph()
+        self.optimizer = replicate.TowerOptimizer(make_optimizer())
+        self._target, self._use_resource = target, use_resource
+        setter = v1.train.replica_device_setter(ps_tasks=1, worker_device=self.task)
+        replicated = replicate.replicate_model_fn(self._model_fn, devices=TOWERS)
+        with self.graph.as_default(), v1.device(setter):
+            self.step = v1.train.get_or_create_global_step()
+            spec = replicated(tf.constant((1 + 9 * index) * self.ROWS), None, "train")
+            self.train_op = spec.train_op
+            self.locals = v1.local_variables()
+            self.init = v1.global_variables_initializer()
+            self.local_init = v1.local_variables_initializer()
+
+    def _model_fn(self, features, labels, mode):
+        with v1.variable_scope("model", use_resource=self._use_resource):
+            weight = v1.get_variable("weight", initializer=1.0)
+            moving = v1.get_variable("moving", initializer=0.0, trainable=False)
+        update = v1.assign(moving, 0.5 * moving + 0.5 * tf.reduce_mean(features))
+        v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
+        loss = tf.reduce_mean(weight * features)
+        train_op = self.optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def session(self):
+        options = v1.ConfigProto(allow_soft_placement=False, device_filters=["/job:ps", self.task])
+        return v1.Session(self._target, graph=self.graph, config=options)
+
+
+def descent():
+    return v1.train.GradientDescentOptimizer(0.1)
+
+
+def test_step_of_a_worker_leaves_the_copies_of_another(cluster):
+    one, other = (Worker(index, cluster.targets[index], descent) for index in (0, 1))
+    with one.session() as session, other.session() as other_session:
+        session.run(one.init)
+        session.run(one.local_init)
+        other_session.run(other.local_init)
+        session.run(one.train_op)
+        before = session.run(one.locals)
+        other_session.run(other.train_op)
+        others = other_session.run(other.locals)
+        np.testing.assert_array_equal(session.run(one.locals), before)
+    assert [variable.device for variable in one.locals] == [f"{one.task}/device:CPU:1"]
+    assert before == [0.5 * one.ROWS.mean()]
+    assert others == [0.25 * before[0] + 5 * one.ROWS.mean()]
+
+
+# Closing a session cancels the thread that waits for gradients, which TensorFlow lets show.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_training_goes_on_while_a_surplus_worker_restarts(cluster):
+    """Were its local step that of all, set to 0, it would make the gradients of others stale."""
+
+    def sync():
+        return v1.train.SyncReplicasOptimizer(descent(), 1, 1)
+
+    chief, surplus = (Worker(index, cluster.targets[index], sync) for index in (0, 1))
+    with chief.session() as session:
+        session.run(chief.init)
+        session.run(chief.local_init)
+        session.run(chief.optimizer.wrapped.chief_init_op)
+        coord = v1.train.Coordinator()
+        runner = chief.optimizer.wrapped.get_chief_queue_runner()
+        runner.create_threads(session, coord, daemon=True, start=True)
+        for _ in range(5):
+            session.run(chief.train_op, options=v1.RunOptions(timeout_in_ms=20_000))
+            with surplus.session() as restarted:
+                restarted.run(surplus.local_init)
+        assert session.run(chief.step) == 5
+        coord.request_stop()
+
+
+@pytest.mark.parametrize("towers", [0, 2])
+def test_only_the_local_step_of_kfac_is_on_the_worker(graph, towers):
+    def make_kfac():
+        return kfac.ClusterKfacOpt(
+            kfac.WorkerRole("shared", num_workers=2, task_index=1),
+            layer_collection=kfac.graph_layer_collection(),
+            learning_rate=0.1,
+            damping=0.1,
+        )
+
+    def model_fn(features, labels, mode):
+        layers = kfac.graph_layer_collection()
+        weights = v1.get_variable("w", initializer=np.eye(1, 2, dtype=np.float32))
+        logits = tf.matmul(features, weights)
+        layers.register_fully_connected(weights, features, logits)
+        layers.register_softmax_cross_entropy_loss(logits, name="loss")
+        loss = tf.reduce_mean(tf.square(logits))
+        optimizer = replicate.TowerOptimizer(make_kfac) if towers else make_kfac()
+        train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    build = replicate.replicate_model_fn(model_fn, devices=TOWERS) if towers else model_fn
+    with v1.device(v1.train.replica_device_setter(2, worker_device="/job:worker/task:1")):
+        build(tf.zeros([4, 1]), None, replicate.ModeKeys.TRAIN)
+    (step,) = v1.local_variables()
+    assert step.op.name.endswith("sync_rep_local_step")
+    assert step.device == "/job:worker/task:1"
+    assert all("/job:ps" in variable.device for variable in v1.global_variables())
+
+
+def test_local_step_of_clones_is_on_the_worker(graph):
+    def model():
+        weight = v1.get_variable("w", initializer=1.0)
+        v1.get_local_variable("own", [])
+        v1.losses.add_loss(weight * weight)
+
+    config = model_deploy.DeploymentConfig(2, True, replica_id=1, num_replicas=2, num_ps_tasks=1)
+    sync = v1.train.SyncReplicasOptimizer(descent(), 1, 1)
+    model_deploy.deploy(config, model, optimizer=sync)
+    assert len(v1.local_variables()) == 2
+    assert {variable.device for variable in v1.local_variables()} == {"/job:worker/device:CPU:0"}

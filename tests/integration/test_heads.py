@@ -7,7 +7,6 @@ import tensorflow as tf
 from replicate import (
     BinaryClassHead,
     Estimator,
-    ModeKeys,
     MultiHead,
     MultiLabelHead,
     RegressionHead,
@@ -77,7 +76,7 @@ def estimators(tmp_path_factory):
     return made
 
 
-def test_two_towers_train_and_evaluate_as_one(estimators):
+def test_two_towers_train_evaluate_and_predict_as_one(estimators):
     one, two = (estimator.evaluate(input_fn, steps=2) for estimator in estimators)
     assert one == pytest.approx(two, rel=1e-5)
     names = [estimator.get_variable_names() for estimator in estimators]
@@ -85,6 +84,15 @@ def test_two_towers_train_and_evaluate_as_one(estimators):
     assert "training/beta1_power" in names[0]
     assert one["loss"] < 0.8 * (2 * np.log(2) + np.mean(LABELS["size"] ** 2))
     assert {"accuracy/sign", "auc/class1/tags", "average_loss/size", "loss/tags"} < set(one)
+    one, two = (list(estimator.predict(predict_input_fn)) for estimator in estimators)
+    assert len(one) == BATCH
+    assert one[0].keys() == two[0].keys()
+    for key in (("sign", "probabilities"), ("tags", "probabilities"), ("size", "predictions")):
+        np.testing.assert_allclose(
+            [each[key] for each in one], [each[key] for each in two], rtol=1e-5, atol=1e-6
+        )
+    classes = [each["sign", "classes"][0].decode() for each in one]
+    assert np.mean(np.array(classes) == LABELS["sign"]) >= 0.75
 
 
 def test_metric_objects_of_a_head_are_added(estimators):
@@ -96,18 +104,6 @@ def test_metric_objects_of_a_head_are_added(estimators):
 
     found = add_metrics(estimators[0], metric_fn).evaluate(input_fn, steps=1)
     assert found["average_loss/again"] == pytest.approx(found["average_loss/size"])
-
-
-def test_two_towers_predict_as_one(estimators):
-    one, two = (list(estimator.predict(predict_input_fn)) for estimator in estimators)
-    assert len(one) == BATCH
-    assert one[0].keys() == two[0].keys()
-    for key in (("sign", "probabilities"), ("tags", "probabilities"), ("size", "predictions")):
-        np.testing.assert_allclose(
-            [each[key] for each in one], [each[key] for each in two], rtol=1e-5, atol=1e-6
-        )
-    classes = [each["sign", "classes"][0].decode() for each in one]
-    assert np.mean(np.array(classes) == LABELS["sign"]) >= 0.75
 
 
 def test_exported_signatures_serve_examples(estimators, tmp_path):
@@ -135,18 +131,3 @@ def serialized(row):
     value = tf.train.Feature(float_list=tf.train.FloatList(value=row))
     features = tf.train.Features(feature={"x": value})
     return tf.train.Example(features=features).SerializeToString()
-
-
-def test_supervised_exports_have_loss_and_metrics(estimators, tmp_path):
-    receiver = export.build_supervised_input_receiver_fn_from_input_fn(input_fn)
-    folder = estimators[0].experimental_export_all_saved_models(
-        str(tmp_path), {ModeKeys.EVAL: receiver, ModeKeys.TRAIN: receiver}
-    )
-    found = {}
-    for tag in ("eval", "train"):
-        with tf.Graph().as_default(), v1.Session() as session:
-            graph = v1.saved_model.load(session, [tag], folder.decode())
-            (signature,) = graph.signature_def.values()
-            found[tag] = set(signature.outputs)
-    assert {"loss", "predictions/sign/logits"} <= found["eval"] & found["train"]
-    assert "metrics/accuracy/sign/value" in found["eval"]

@@ -1,4 +1,7 @@
-"""One K-FAC optimizer for all towers: what it builds, and where, and what it refuses."""
+"""One K-FAC optimizer for all towers, or inside what wraps optimizers: it trains as on one tower.
+
+What it builds, and where, and what it refuses.
+"""
 
 import functools
 
@@ -42,16 +45,25 @@ def loss_fn(batch):
 def make(layers, **kwargs):
     return kfac.PeriodicInvCovUpdateKfacOpt(
         layer_collection=layers,
-        learning_rate=0.1,
         damping=0.1,
-        invert_every=2,
         estimation_mode="empirical",
-        **kwargs,
+        **{"learning_rate": 0.1, "invert_every": 2, **kwargs},
     )
 
 
-def make_adapting(layers):
-    return make(layers, adapt_damping=True, damping_adaptation_interval=2, loss_fn=loss_fn)
+def make_adapting(layers, **kwargs):
+    """K-FAC with a damping that adapts, and a rate and a momentum that it chooses."""
+    settings = {
+        "learning_rate": None,
+        "momentum": None,
+        "momentum_type": "qmodel",
+        "invert_every": 1,
+        "adapt_damping": True,
+        "damping_adaptation_interval": 2,
+        "damping_adaptation_decay": 0.5,
+        "loss_fn": loss_fn,
+    }
+    return make(layers, **settings | kwargs)
 
 
 def register(features, labels, layers, name="loss", **how):
@@ -62,9 +74,10 @@ def register(features, labels, layers, name="loss", **how):
     return mean_loss(logits, labels)
 
 
-def minimize(loss, optimizer, **settings):
+def minimize(loss, optimizer):
+    """Minimizes by an optimizer, or a TowerOptimizer of a function that makes one."""
     if not isinstance(optimizer, v1.train.Optimizer):
-        optimizer = replicate.TowerOptimizer(optimizer, **settings)
+        optimizer = replicate.TowerOptimizer(optimizer)
     return optimizer.minimize(loss, v1.train.get_or_create_global_step())
 
 
@@ -79,13 +92,15 @@ def default_model(features, labels, mode):
 
 
 def adapting_model(features, labels, mode, params):
-    """The same with a damping that adapts; params are settings of TowerOptimizer."""
+    """The same with a damping that adapts; params are settings of the optimizers."""
     layers = kfac.graph_layer_collection()
     loss = register(features, labels, layers)
-    optimizer = replicate.TowerOptimizer(lambda: make_adapting(layers), **params)
-    optimizer.wrapped.add_tower_batch((features, labels))
-    train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
-    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+    settings = {"loss_fn": params.get("loss_fn", loss_fn)}
+    scale = {key: value for key, value in params.items() if key == "loss_scale"}
+    optimizer = replicate.TowerOptimizer(lambda: make_adapting(layers, **settings), **scale)
+    if settings["loss_fn"]:
+        optimizer.wrapped.add_tower_batch((features, labels))
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss, optimizer))
 
 
 def build(model_fn, towers, mode="train", params=None):
@@ -178,52 +193,109 @@ def test_inverses_are_spread_over_the_devices_of_all_towers():
     assert sorted(n.device for n in update) == sorted(everywhere)
 
 
-def test_deploy_trains_as_one_tower():
+@functools.cache
+def one_adapting_tower():
     with tf.Graph().as_default():
-        shards = iter(zip(np.split(X, 3), np.split(Y, 3), strict=True))
+        batch = tf.constant(X), tf.constant(Y)
+        with v1.variable_scope(v1.get_variable_scope(), reuse=v1.AUTO_REUSE):
+            loss = register(*batch, kfac.graph_layer_collection())
+        optimizer = make_adapting(kfac.graph_layer_collection())
+        optimizer.add_tower_batch(batch)
+        return run(minimize(loss, optimizer), 8)[-1]
+
+
+def assert_adapted(found):
+    expected = one_adapting_tower()
+    assert expected["kfac/counter"] == 8
+    assert expected["kfac/damping"] != pytest.approx(0.1)
+    assert np.isfinite(expected["kfac/rho"])
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"loss_fn": None}, {"loss_scale": replicate.DynamicLossScale(64.0)}],
+    ids=["loss_fn", "loss of the graph", "loss scale"],
+)
+def test_damping_of_towers_adapts_as_that_of_one(params):
+    with tf.Graph().as_default():
+        found = run(build(adapting_model, 2, params=params).train_op, 8)[-1]
+    if "loss_scale" in params:
+        assert found.pop("loss_scale/factor") == 64.0
+        assert found.pop("loss_scale/good_steps") == 8
+        assert found.pop("loss_scale/skipped_steps") == 0
+    assert_adapted(found)
+
+
+def test_damping_of_deployed_clones_adapts_as_that_of_one_tower():
+    with tf.Graph().as_default():
+        layers = kfac.graph_layer_collection()
+        shards = iter(zip(np.split(X, 2), np.split(Y, 2), strict=True))
+        optimizer = make_adapting(layers)
 
         def model():
-            features, labels = map(tf.constant, next(shards))
-            v1.losses.add_loss(register(features, labels, kfac.graph_layer_collection()))
+            batch = tuple(map(tf.constant, next(shards)))
+            v1.losses.add_loss(register(*batch, layers))
+            optimizer.add_tower_batch(batch)
 
-        config = model_deploy.DeploymentConfig(num_clones=3, clone_on_cpu=True)
-        optimizer = make(kfac.graph_layer_collection())
+        config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
         deployed = model_deploy.deploy(config, model, optimizer=optimizer)
-        assert_close(run(deployed.train_op)[-1], one_tower()[6])
+        assert_adapted(run(deployed.train_op, 8)[-1])
 
 
-def test_scaled_losses_of_towers_adapt_the_damping_alike():
-    found = []
-    for params in ({}, {"loss_scale": replicate.DynamicLossScale(64.0)}):
-        with tf.Graph().as_default():
-            found.append(run(build(adapting_model, 2, params=params).train_op)[-1])
-    plain, scaled = found
-    assert scaled.pop("loss_scale/factor") == 64.0
-    assert scaled.pop("loss_scale/good_steps") == 6
-    assert scaled.pop("loss_scale/skipped_steps") == 0
-    assert np.isfinite(plain["kfac/rho"])
-    assert_close(scaled, plain)
+@pytest.mark.parametrize("use_resource", [True, pytest.param(False, marks=pytest.mark.broad)])
+def test_damping_adapts_inside_sync_replicas(use_resource):
+    with tf.Graph().as_default():
+        batch = tf.constant(X), tf.constant(Y)
+        with v1.variable_scope("", use_resource=use_resource, reuse=v1.AUTO_REUSE):
+            layers = kfac.graph_layer_collection()
+            loss = register(*batch, layers)
+            step = v1.train.get_or_create_global_step()
+            optimizer = make_adapting(
+                layers,
+                train_batch=batch,
+                prev_train_batch=batch,
+                update_damping_immediately=use_resource,
+            )
+            sync = v1.train.SyncReplicasOptimizer(optimizer, replicas_to_aggregate=1)
+            train_op = sync.minimize(loss, step)
+        hooks = [replicate.SyncReplicasHook(sync, is_chief=True)]
+        damping = optimizer.damping
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            first = session.run(loss)
+            while session.run(step) < 8:
+                session.run(train_op)
+            last, found, counter = session.run([loss, damping, optimizer.counter])
+    assert last < first / 2
+    assert counter >= 8
+    assert found != pytest.approx(0.1)
 
 
 # What is refused.
 
 
-def own_collection(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    return minimize(register(features, labels, layers), lambda: make(layers))
+def own_collection(automatic=False, **how):
+    """Each tower has a LayerCollection of its own."""
+
+    def train(features, labels, tower):
+        layers = kfac.LayerCollection(name="own")
+        loss = register(features, labels, layers, **how)
+        if automatic:
+            layers.auto_register_layers()
+        return minimize(loss, lambda: make(layers))
+
+    return train
 
 
-def own_collection_for_losses(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    loss = register(features, labels, layers, only=())
-    layers.auto_register_layers()
-    return minimize(loss, lambda: make(layers))
+def shared_collection(only=(tuple(SHAPES), tuple(SHAPES)), **how):
+    """The collection of the graph, in which each of two towers registers some layers."""
 
+    def train(features, labels, tower):
+        layers = kfac.graph_layer_collection()
+        loss = register(features, labels, layers, only=only[tower], **how)
+        return minimize(loss, lambda: make(layers))
 
-def own_collection_whatever_is_there(features, labels, tower):
-    layers = kfac.LayerCollection(name="own")
-    loss = register(features, labels, layers, reuse=v1.AUTO_REUSE)
-    return minimize(loss, lambda: make(layers))
+    return train
 
 
 def early(what):
@@ -237,29 +309,12 @@ def early(what):
     return train
 
 
-def other_layers(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    only = ["logits"] if tower else list(SHAPES)
-    return minimize(register(features, labels, layers, only=only), lambda: make(layers))
-
-
-def more_layers(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    only = list(SHAPES) if tower else ["logits"]
-    return minimize(register(features, labels, layers, only=only), lambda: make(layers))
-
-
 def other_losses(features, labels, tower):
     layers = kfac.graph_layer_collection()
     loss = register(features, labels, layers)
     if not tower:
         layers.register_squared_error_loss(features, name="extra")
     return minimize(loss, lambda: make(layers))
-
-
-def loss_without_name(features, labels, tower):
-    layers = kfac.graph_layer_collection()
-    return minimize(register(features, labels, layers, name=None), lambda: make(layers))
 
 
 def optimizer_per_tower(features, labels, tower):
@@ -294,17 +349,30 @@ FINALIZED = (
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (own_collection, rf"add a tower to layer 'hidden/w' of own.*Registered are: {OWN}"),
-        (own_collection_for_losses, rf"add a tower to loss 'loss'.*Registered are: {OWN}"),
-        (own_collection_whatever_is_there, r"with layer collection own:.*graph_layer_collection"),
+        (own_collection(), rf"add a tower to layer 'hidden/w' of own.*Registered are: {OWN}"),
+        (
+            own_collection(automatic=True, only=()),
+            rf"add a tower to loss 'loss'.*Registered are: {OWN}",
+        ),
+        (
+            own_collection(reuse=v1.AUTO_REUSE),
+            r"with layer collection own:.*graph_layer_collection",
+        ),
         (early(lambda optimizer: optimizer.factors), FINALIZED),
-        (early(lambda optimizer: optimizer.make_vars_and_create_op_thunks()), FINALIZED),
         (early(lambda optimizer: optimizer.kfac_update_ops()), FINALIZED),
-        (early(lambda optimizer: optimizer.layers.finalize()), FINALIZED),
-        (other_layers, r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every"),
-        (more_layers, r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)"),
+        (
+            shared_collection(only=(list(SHAPES), ["logits"])),
+            r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every",
+        ),
+        (
+            shared_collection(only=(["logits"], list(SHAPES))),
+            r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)",
+        ),
         (other_losses, r"there are 2 towers, but .* by fewer: loss 'extra' by 1\. Every tower"),
-        (loss_without_name, r"the loss has no name.*Pass name=\.\.\., the same in all towers"),
+        (
+            shared_collection(name=None),
+            r"the loss has no name.*Pass name=\.\.\., the same in all towers",
+        ),
         (optimizer_per_tower, FINALIZED),
         (adapting_optimizer_per_tower, r"not given the loss of tower 0, of 2 .*TowerOptimizer"),
         (batch_of_one_tower, r"add_tower_batch was called 1 times, with 2 towers"),

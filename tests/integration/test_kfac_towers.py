@@ -1,6 +1,7 @@
 """K-FAC on N towers follows the path of one tower, whatever the model and the way to estimate."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -142,7 +143,22 @@ def trained(model, estimation_mode, dtype, towers, spreads):
             return losses, session.run({v.op.name: v for v in v1.global_variables()})
 
 
-def check_towers(model, estimation_mode, dtype, towers, *, spreads=False):
+@pytest.mark.parametrize(
+    ("model", "estimation_mode", "dtype", "towers", "spreads"),
+    [
+        ("convnet", "exact", "float64", 3, True),
+        ("recurrent", "empirical", "float64", 2, True),
+        pytest.param("embedding", "exact", "float64", 2, False, marks=pytest.mark.broad),
+        pytest.param("convnet", "exact", "float32", 2, False, marks=pytest.mark.broad),
+        *(
+            pytest.param(*case, False, marks=pytest.mark.slow)
+            for case in itertools.product(
+                sorted(MODELS), ("empirical", "exact"), ("float32", "float64"), (2, 3, 4, 8)
+            )
+        ),
+    ],
+)
+def test_towers_equal_one_tower(model, estimation_mode, dtype, towers, spreads):
     losses, expected = trained(model, estimation_mode, dtype, 1, spreads)
     got_losses, got = trained(model, estimation_mode, dtype, towers, spreads)
     assert losses[-1] != losses[0], "the weights must have moved for this to mean something"
@@ -152,33 +168,3 @@ def check_towers(model, estimation_mode, dtype, towers, *, spreads=False):
     largest = max(np.abs(expected[name]).max() for name in weights if name != "global_step")
     for name in weights:
         assert np.abs(got[name] - expected[name]).max() <= TOLERANCE[dtype] * largest, name
-
-
-@pytest.mark.parametrize(
-    ("model", "estimation_mode", "dtype", "towers"),
-    [
-        pytest.param("perceptron", "empirical", "float32", 3, marks=pytest.mark.slow),
-        ("convnet", "exact", "float32", 2),
-        ("embedding", "exact", "float64", 2),
-        ("recurrent", "empirical", "float64", 2),
-    ],
-)
-def test_towers_equal_one_tower(model, estimation_mode, dtype, towers):
-    check_towers(model, estimation_mode, dtype, towers)
-
-
-@pytest.mark.parametrize(
-    ("model", "estimation_mode", "dtype", "towers"),
-    [("convnet", "exact", "float64", 3), ("recurrent", "empirical", "float64", 2)],
-)
-def test_towers_spread_first_inverses_as_one_tower(model, estimation_mode, dtype, towers):
-    check_towers(model, estimation_mode, dtype, towers, spreads=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("towers", [2, 3, 4, 8])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("estimation_mode", ["empirical", "exact"])
-@pytest.mark.parametrize("model", sorted(MODELS))
-def test_any_number_of_towers_equals_one_tower(model, estimation_mode, dtype, towers):
-    check_towers(model, estimation_mode, dtype, towers)

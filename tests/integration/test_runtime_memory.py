@@ -71,26 +71,3 @@ def test_a_hundred_runs_use_no_more_memory_than_ten(tmp_path):
     print(f"after 10 runs {resident[9] / MEGABYTE:.0f} MB, after 100 runs {growth:+.1f} MB")
     assert [graph for graph in graphs if graph() is not None] == []
     assert growth < 5
-
-
-class MemoryListener(v1.train.CheckpointSaverListener):
-    """Notes the resident memory after every save."""
-
-    def __init__(self):
-        self.resident = []
-
-    def after_save(self, session, global_step_value):
-        gc.collect()
-        self.resident.append(resident_bytes())
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_five_thousand_steps_use_no_more_memory_than_one_thousand(tmp_path):
-    listener = MemoryListener()
-    estimator = make_estimator(tmp_path, [], save_checkpoints_steps=500, log_step_count_steps=50)
-    estimator.train(lambda: input_fn().repeat(), steps=5000, saving_listeners=[listener])
-    assert len(listener.resident) == 11, "one per save: at the start and every 500 steps"
-    warm, end = listener.resident[2], listener.resident[-1]
-    print(f"after 1000 steps {warm / MEGABYTE:.1f} MB, after 5000 steps {end / warm - 1:+.2%}")
-    assert abs(end / warm - 1) < 0.01

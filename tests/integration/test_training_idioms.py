@@ -48,17 +48,15 @@ def total_loss_model_fn(features, labels, mode):
     return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss))
 
 
-@pytest.mark.parametrize("towers", [2, 4])
-def test_total_loss_counts_losses_and_regularization_once(towers):
-    one, many = train(total_loss_model_fn, 1), train(total_loss_model_fn, towers)
+def test_total_loss_counts_losses_and_regularization_once():
+    one, many = train(total_loss_model_fn, 1), train(total_loss_model_fn, 4)
     np.testing.assert_allclose(many[-1]["net/w"], one[-1]["net/w"], rtol=1e-5)
     step = 0.1 * (ROWS.T @ (ROWS @ np.zeros(2) - 1)) * 2 / len(ROWS)
     np.testing.assert_allclose(one[1]["net/w"], -step, rtol=1e-5)
     assert np.abs(one[2]["net/w"] - one[1]["net/w"]).max() > 1e-3
 
 
-@pytest.mark.parametrize("towers", [2, 4])
-def test_regularization_counts_once_when_towers_are_added(towers):
+def test_regularization_counts_once_when_towers_are_added():
     def model_fn(features, labels, mode):
         weights = weighted_loss(features)
         error = tf.reduce_sum(tf.square(tf.linalg.matvec(features, weights) - 1.0))
@@ -66,26 +64,8 @@ def test_regularization_counts_once_when_towers_are_added(towers):
         return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss))
 
     how = {"loss_reduction": v1.losses.Reduction.SUM}
-    one, many = train(model_fn, 1, **how), train(model_fn, towers, **how)
+    one, many = train(model_fn, 1, **how), train(model_fn, 4, **how)
     np.testing.assert_allclose(many[-1]["net/w"], one[-1]["net/w"], rtol=1e-5)
-
-
-@pytest.mark.parametrize("towers", [1, 2, 4])
-def test_moving_average_of_weights_moves_once_a_step(towers):
-    def model_fn(features, labels, mode):
-        weights = weighted_loss(features)
-        loss = v1.losses.get_total_loss()
-        average = v1.train.ExponentialMovingAverage(0.5)
-        with v1.control_dependencies([minimize(loss)]):
-            train_op = average.apply([weights])
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-    states = train(model_fn, towers)
-    assert sorted(states[0]) == ["global_step", "net/w", "net/w/ExponentialMovingAverage"]
-    average = states[0]["net/w"]
-    for state in states[1:]:
-        average = 0.5 * average + 0.5 * state["net/w"]
-        np.testing.assert_allclose(state["net/w/ExponentialMovingAverage"], average, rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -98,43 +78,27 @@ def checkpoint(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("towers", [1, 2, 4])
-def test_warm_start_inside_the_model_fn(checkpoint, towers):
-    def model_fn(features, labels, mode):
-        weighted_loss(features)
-        v1.train.init_from_checkpoint(checkpoint, {"net/": "net/"})
-        loss = v1.losses.get_total_loss()
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss))
+@pytest.mark.parametrize(("in_all_towers", "names"), [(True, "net/w"), (False, "net/")])
+def test_warm_start_inside_the_model_fn_beside_a_moving_average(checkpoint, in_all_towers, names):
+    """The average starts at the values of the checkpoint, and moves once a step."""
 
-    np.testing.assert_array_equal(train(model_fn, towers)[0]["net/w"], START)
-
-
-@pytest.mark.parametrize("towers", [1, 2])
-def test_warm_start_in_the_first_tower_beside_a_moving_average(checkpoint, towers):
     def model_fn(features, labels, mode):
         weights = weighted_loss(features)
-        if replicate.current_tower().is_first:
-            v1.train.init_from_checkpoint(checkpoint, {"net/": "net/"})
+        if in_all_towers or replicate.current_tower().is_first:
+            v1.train.init_from_checkpoint(checkpoint, {names: names})
         loss = v1.losses.get_total_loss()
         with v1.control_dependencies([minimize(loss)]):
             train_op = v1.train.ExponentialMovingAverage(0.5).apply([weights])
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    first = train(model_fn, towers)[0]
-    np.testing.assert_array_equal(first["net/w"], START)
-    np.testing.assert_array_equal(first["net/w/ExponentialMovingAverage"], START)
-
-
-def test_each_tower_sees_its_own_part_of_a_collection():
-    seen = []
-
-    def model_fn(features, labels, mode):
-        spec = total_loss_model_fn(features, labels, mode)
-        seen.append(len(replicate.per_tower_collection(v1.GraphKeys.LOSSES)))
-        return spec
-
-    train(model_fn, 4, steps=0)
-    assert seen == [1, 1, 1, 1]
+    states = train(model_fn, 4)
+    assert sorted(states[0]) == ["global_step", "net/w", "net/w/ExponentialMovingAverage"]
+    np.testing.assert_array_equal(states[0]["net/w"], START)
+    average = states[0]["net/w/ExponentialMovingAverage"]
+    np.testing.assert_array_equal(average, START)
+    for state in states[1:]:
+        average = 0.5 * average + 0.5 * state["net/w"]
+        np.testing.assert_allclose(state["net/w/ExponentialMovingAverage"], average, rtol=1e-5)
 
 
 class CountApplied(v1.train.GradientDescentOptimizer):
@@ -164,25 +128,3 @@ def test_hooks_come_from_the_tower_whose_optimizer_applies():
         spec = replicate.replicate_model_fn(model_fn, devices=devices)(ROWS, None, "train")
     assert [inner.applied for inner, _ in made] == [0, 1]
     assert list(spec.training_hooks) == [made[1][1]]
-
-
-def test_sync_replicas_optimizer_inside(tmp_path):
-    """One worker through our Estimator: the loss is |c·x − 1| summed, so c falls by Σx."""
-
-    def model_fn(features, labels, mode):
-        c = v1.get_variable("c", initializer=10.0)
-        loss = tf.reduce_sum(tf.abs(c * features["x"]))
-        inner = v1.train.GradientDescentOptimizer(1.0)
-        sync = v1.train.SyncReplicasOptimizer(inner, replicas_to_aggregate=1)
-        train_op = replicate.TowerOptimizer(sync).minimize(loss, v1.train.get_global_step())
-        hook = sync.make_session_run_hook(is_chief=True)
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
-
-    replicated = replicate.replicate_model_fn(
-        model_fn, v1.losses.Reduction.SUM, devices=["/cpu:0", "/cpu:1"]
-    )
-    config = replicate.RunConfig(progress="off")
-    estimator = replicate.Estimator(replicated, str(tmp_path), config)
-    features = {"x": np.array([1.0, 2.0], np.float32)}
-    estimator.train(lambda: tf.data.Dataset.from_tensors(features).repeat(), steps=1)
-    assert estimator.get_variable_value("c") == 7.0

@@ -3,6 +3,7 @@
 Every process ends when one is lost, with the exit code after which the launcher starts it again.
 """
 
+import json
 import os
 import signal
 import threading
@@ -32,43 +33,50 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class Signals:
-    """Sends signals, each at the first line of a task that begins with a word and a number."""
+    """Sends signals, each at a line of a task."""
 
     def __init__(self, *plan):
-        """Takes (line, task of the line, victim, signal) in the order of the signals."""
+        """Takes (line, task of the line, signal) in the order of the signals."""
         self.supervisor = None
-        self._plan = list(plan)
+        self.left = list(plan)
 
     def __call__(self, name, text):
-        if self._plan and (text, name) == self._plan[0][:2]:
-            victim, number = self._plan[0][2:]
-            pid = self.supervisor.pid(victim)
+        if self.left and (text, name) == self.left[0][:2]:
+            pid = self.supervisor.pid(name)
             if pid is not None:
-                self._plan.pop(0)
-                os.killpg(pid, number)
-
-    @property
-    def is_done(self):
-        return not self._plan
+                os.killpg(pid, self.left.pop(0)[-1])
 
 
-def run(cluster, journal, folder, signals, workers=3, timeout_secs=20):
-    supervisor = cluster(
-        TRAINER,
-        "reduce",
-        folder,
-        STEPS,
-        NEVER,
-        workers=workers,
-        ps=0,
-        evaluator=False,
-        restarts=20,
-        max_delay_secs=1.0,
-        environment={"TIMEOUT_SECS": "60", "STEP_TIMEOUT_SECS": str(timeout_secs)},
-    )
-    signals.supervisor = supervisor
-    journal.react = signals
-    assert supervisor.run() == 0
+@pytest.fixture
+def train(cluster, journal, tmp_path, faulty):
+    """Trains to the end, and compares the weights with NumPy's."""
+
+    def run(program, reaction, step_timeout_secs, mode="reduce", **settings):
+        supervisor = cluster(
+            *program,
+            mode,
+            tmp_path,
+            STEPS,
+            NEVER,
+            ps=0,
+            evaluator=False,
+            restarts=20,
+            max_delay_secs=0.2,
+            environment={
+                "TIMEOUT_SECS": "60",
+                "STEP_TIMEOUT_SECS": str(step_timeout_secs),
+                "TRAINER": str(TRAINER),
+            },
+            **settings,
+        )
+        reaction.supervisor = supervisor
+        journal.react = reaction
+        assert supervisor.run() == 0
+        saved = tf.train.load_checkpoint(str(tmp_path))
+        faulty.check_weights("sync", saved, STEPS, losses=0)
+        return [text for text in journal.of("launch") if "has ended with exit code 138" in text]
+
+    return run
 
 
 def named(journal, name, lost):
@@ -77,42 +85,51 @@ def named(journal, name, lost):
 
 
 @pytest.mark.timeout(240)
-def test_killed_workers_are_named_and_training_goes_on(cluster, journal, tmp_path, faulty):
-    """Between steps, at its start, while the chief saves, and by a signal that lets it save."""
-    signals = Signals(
-        ("step 13", "worker 1", "worker 1", signal.SIGKILL),
-        ("imported", "worker 0", "worker 0", signal.SIGKILL),
-        ("saving 20", "chief 0", "chief 0", signal.SIGKILL),
-        ("step 25", "worker 0", "worker 0", signal.SIGTERM),
+def test_killed_worker_is_named_and_all_go_on(train, journal, tmp_path):
+    """They also evaluate every checkpoint together, before and after the kill."""
+    signals = Signals(("step 13", "worker 0", signal.SIGKILL))
+    assert train([TRAINER], signals, 20, "evaluate", workers=2)
+    assert not signals.left
+    assert named(journal, "chief 0", "worker 0 at ")
+    evaluated = [
+        [text for text in journal.of(name) if text.startswith("evaluated ")]
+        for name in ("chief 0", "worker 0")
+    ]
+    assert evaluated[0] == evaluated[1]
+    assert evaluated[0][-1] == f"evaluated {STEPS}"
+    lines = (tmp_path / "eval" / "metrics.jsonl").read_text().splitlines()
+    steps = [each["step"] for each in map(json.loads, lines) if each.get("evaluation") == "eval"]
+    assert steps == sorted(steps)
+    assert steps[-1] == STEPS
+
+
+class SignalsAndWake(Signals):
+    """Wakes a stopped worker some time after the chief has missed it."""
+
+    timer = None
+
+    def __call__(self, name, text):
+        super().__call__(name, text)
+        if self.timer is None and name == "chief 0" and "no answer from worker 1 at" in text:
+            pid = self.supervisor.pid("worker 1")
+            self.timer = threading.Timer(1.0, os.killpg, (pid, signal.SIGCONT))
+            self.timer.start()
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(240)
+def test_stopped_worker_comes_back_and_a_chief_that_is_killed_in_a_save(train, journal):
+    """And one gets a signal that lets it save."""
+    signals = SignalsAndWake(
+        ("step 5", "worker 1", signal.SIGSTOP),
+        ("saving 20", "chief 0", signal.SIGKILL),
+        ("step 25", "worker 0", signal.SIGTERM),
     )
-    run(cluster, journal, tmp_path, signals)
-    assert signals.is_done
-    assert named(journal, "chief 0", "worker 1 at ")
+    assert len(train([TRAINER], signals, 5, workers=3)) >= 3
+    assert not signals.left
+    assert signals.timer is not None
     assert named(journal, "worker 0", "chief 0 at ")
     assert any("signal has asked worker 0 at" in text for text in journal.of("chief 0"))
-    saved = tf.train.load_checkpoint(str(tmp_path))
-    faulty.check_weights("sync", saved, STEPS, losses=0)
-    codes = [text for text in journal.of("launch") if "has ended with exit code 138" in text]
-    assert len(codes) >= 4
-
-
-@pytest.mark.timeout(240)
-def test_a_stopped_worker_is_named_and_comes_back(cluster, journal, tmp_path, faulty):
-    class StopAndWake(Signals):
-        timer = None
-
-        def __call__(self, name, text):
-            super().__call__(name, text)
-            if self.timer is None and name == "chief 0" and "no answer from worker 0 at" in text:
-                pid = self.supervisor.pid("worker 0")
-                self.timer = threading.Timer(1.0, os.killpg, (pid, signal.SIGCONT))
-                self.timer.start()
-
-    signals = StopAndWake(("step 13", "worker 0", "worker 0", signal.SIGSTOP))
-    run(cluster, journal, tmp_path, signals, workers=2, timeout_secs=3)
-    assert signals.timer is not None
-    saved = tf.train.load_checkpoint(str(tmp_path))
-    faulty.check_weights("sync", saved, STEPS, losses=0)
 
 
 class CutLink:
@@ -136,51 +153,30 @@ class CutLink:
             link.condition = condition
 
 
+@pytest.mark.broad
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("fault", "limit_secs"),
     [
         pytest.param({"resets": True}, 60, id="closes"),
-        pytest.param({"silent": "both"}, 5, id="stops forwarding", marks=pytest.mark.slow),
         pytest.param(
             {"silent": "both", "loses": True}, 5, id="loses what it gets", marks=pytest.mark.slow
         ),
     ],
 )
-def test_a_cut_link_is_noticed_and_training_goes_on(
-    cluster, journal, proxied_plan, network, tmp_path, faulty, fault, limit_secs
+def test_cut_link_is_noticed_and_training_goes_on(
+    train, journal, proxied_plan, network, fault, limit_secs
 ):
     """A closed link is noticed at once, a silent one after the time limit of a step."""
     plan = proxied_plan(workers=2, ps=0)
     links = plan.between("chief 0", "worker 0")
     reaction = CutLink(links, network.Condition(**fault), network.Condition())
-    supervisor = cluster(
-        "-c",
-        PROXIED,
-        "reduce",
-        tmp_path,
-        STEPS,
-        NEVER,
-        plan=plan,
-        restarts=20,
-        max_delay_secs=1.0,
-        environment={
-            "TIMEOUT_SECS": "60",
-            "STEP_TIMEOUT_SECS": str(limit_secs),
-            "TRAINER": str(TRAINER),
-        },
-    )
-    journal.react = reaction
     try:
-        assert supervisor.run() == 0
+        assert train(["-c", PROXIED], reaction, limit_secs, plan=plan)
     finally:
         if reaction.timer is not None:
             reaction.timer.join()
     assert reaction.noticed_secs is not None
     assert reaction.noticed_secs < (limit_secs + 40 if "silent" in fault else limit_secs)
     told = named(journal, "chief 0", "worker 0 at ") + named(journal, "worker 0", "chief 0 at ")
-    assert told
-    assert any("has ended with exit code 138" in text for text in journal.of("launch"))
-    saved = tf.train.load_checkpoint(str(tmp_path))
-    faulty.check_weights("sync", saved, STEPS, losses=0)
     print(f"all-reduce  | cut link {fault}: noticed after {reaction.noticed_secs:.1f} s: {told[0]}")

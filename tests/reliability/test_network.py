@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.slow
+
 TRAINER = Path(__file__).with_name("trainer.py")
 START_SECS = 60
 """Seconds for a task to start, twice what it takes on a busy machine."""
@@ -95,7 +97,6 @@ def errors_of(journal):
     return [text for name in (CHIEF, WORKER, PS) for text in journal.of(name) if "has made" in text]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["sync", "async", "average"])
 def test_training_goes_on_after_brief_faults(mode, train_with, faulty):
@@ -107,7 +108,6 @@ def test_training_goes_on_after_brief_faults(mode, train_with, faulty):
     faulty.check_weights(mode, saved, faulty.steps_for(len(BRIEF)), losses=len(BRIEF))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mode", ["sync", "async", "average"])
 def test_a_long_blackhole_below_the_limit_is_waited_for(mode, train_with, faulty):
@@ -118,7 +118,6 @@ def test_a_long_blackhole_below_the_limit_is_waited_for(mode, train_with, faulty
     faulty.check_weights(mode, saved, faulty.steps_for(1), losses=1)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mode", ["sync", "async", "average"])
 @pytest.mark.parametrize("name", ["blackhole", "blackhole, bytes lost"])
@@ -133,7 +132,6 @@ def test_a_blackhole_beyond_the_limit_ends_with_the_name(name, mode, train_with,
     print(f"network     | {mode:<7} {name:<21} 60 s, limit 20 s: exit code {code}: {lines[0]}")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mode", "tasks"), [("sync", (CHIEF, PS)), ("async", (WORKER, PS)), ("average", (CHIEF, PS))]

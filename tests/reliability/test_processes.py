@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.slow
+
 TRAINER = Path(__file__).with_name("trainer.py")
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECS = 30
@@ -23,7 +25,6 @@ def last_checkpoint(folder):
     return tf.train.load_checkpoint(str(folder))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_processes_that_are_stopped_for_a_while(mode, cluster, journal, tmp_path, faulty):
@@ -50,7 +51,6 @@ def test_processes_that_are_stopped_for_a_while(mode, cluster, journal, tmp_path
     assert journal.of(faulty.EVALUATOR)[-1].startswith("evaluated ")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_worker_whose_clock_is_wrong(hours, cluster, journal, tmp_path, faulty):
@@ -77,7 +77,6 @@ def test_a_worker_whose_clock_is_wrong(hours, cluster, journal, tmp_path, faulty
     print(f"process     | a worker's clock off by {hours:+} h: {STEPS} steps, NumPy's weights")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_parameter_servers_that_come_up_last(cluster, journal, tmp_path, faulty):
     away = [tmp_path / f"away-ps-{index}" for index in (0, 1)]
@@ -99,7 +98,6 @@ def test_parameter_servers_that_come_up_last(cluster, journal, tmp_path, faulty)
     print(f"process     | parameter servers 10 s after all others: {STEPS} steps, NumPy's weights")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_another_number_of_workers_after_a_restart(cluster, tmp_path, faulty):
     for part, workers in enumerate((2, 3, 1), start=1):
@@ -139,7 +137,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_all_are_killed_in_each_phase_of_a_save(cluster, journal, tmp_path, faulty):
     tasks = (faulty.CHIEF, faulty.WORKER, faulty.PS)
@@ -211,7 +208,6 @@ trainer.main(*sys.argv[1:])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     ("where", "code", "is_restarted"), [("Python", 1, False), ("TensorFlow", 134, True)]

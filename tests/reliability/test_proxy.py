@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.broad  # All other tests that use the proxy are broad or slow.
+
 
 @pytest.fixture
 def line(network, proxies):
@@ -56,21 +58,15 @@ def is_silent(connection):
     return True
 
 
-def test_a_link_without_faults_moves_bytes_and_their_end(line):
-    link, connect = line
-    connection = connect()
-    echo_secs(connection, bytes(300_000))
-    connection.shutdown(socket.SHUT_WR)
-    assert connection.recv(1) == b""
-    assert link.moved == {"out": 300_000, "back": 300_000}
-
-
-def test_delay_counts_each_way_and_keeps_throughput(line, network):
+def test_bytes_and_their_end_arrive_after_a_delay(line, network):
     link, connect = line
     link.condition = network.Condition(delay_secs=0.1)
     connection = connect()
-    assert 0.2 <= echo_secs(connection) < 2
+    assert 0.2 <= echo_secs(connection) < 2, "each way"
     assert echo_secs(connection, bytes(1 << 20)) < 3, "chunks are under way at the same time"
+    connection.shutdown(socket.SHUT_WR)
+    assert connection.recv(1) == b""
+    assert link.moved == {"out": (1 << 20) + 4, "back": (1 << 20) + 4}
 
 
 def test_throttle_bounds_the_speed(line, network):
@@ -79,23 +75,17 @@ def test_throttle_bounds_the_speed(line, network):
     assert echo_secs(connect(), bytes(8000)) >= 0.4
 
 
-@pytest.mark.parametrize("silent", ["out", "back", "both"])
-def test_a_silent_link_delivers_later(silent, line, network):
-    link, connect = line
-    connection = connect()
-    echo_secs(connection)
-    link.condition = network.Condition(silent=silent)
-    connection.sendall(b"kept")
-    assert is_silent(connection)
-    link.condition = network.Condition()
-    assert connection.recv(4) == b"kept"
-
-
-def test_connections_that_lost_bytes_are_reset(line, network):
+def test_silent_link_delivers_later_and_resets_connections_that_lost_bytes(line, network):
     link, connect = line
     kept, lost = connect(), connect()
     for connection in (kept, lost):
         echo_secs(connection)
+    for silent in ("out", "back", "both"):
+        link.condition = network.Condition(silent=silent)
+        kept.sendall(b"kept")
+        assert is_silent(kept)
+        link.condition = network.Condition()
+        assert kept.recv(4) == b"kept"
     link.condition = network.Condition(silent="both", loses=True)
     lost.sendall(b"lost")
     assert is_silent(lost)
@@ -105,7 +95,7 @@ def test_connections_that_lost_bytes_are_reset(line, network):
     assert echo_secs(kept) < 10
 
 
-def test_a_cut_link_resets_old_and_new_connections(line, network):
+def test_cut_link_and_absent_server_reset_connections(line, network, proxies):
     link, connect = line
     old = connect()
     echo_secs(old)
@@ -115,9 +105,14 @@ def test_a_cut_link_resets_old_and_new_connections(line, network):
             made().recv(1)
     link.condition = network.Condition()
     assert echo_secs(connect()) < 10
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    host, port = proxies.add(f"127.0.0.1:{port}").address.split(":")
+    with pytest.raises(ConnectionResetError), socket.create_connection((host, int(port))) as made:
+        made.recv(1)
 
 
-def test_a_forgotten_connection_is_silent_beside_a_new_one(line):
+def test_forgotten_connection_is_silent_beside_a_new_one(line):
     link, connect = line
     old = connect()
     echo_secs(old)
@@ -125,12 +120,3 @@ def test_a_forgotten_connection_is_silent_beside_a_new_one(line):
     old.sendall(b"lost")
     assert is_silent(old)
     assert echo_secs(connect()) < 10
-
-
-def test_a_server_that_is_absent_resets_the_connection(proxies, network):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    host, port = proxies.add(f"127.0.0.1:{port}").address.split(":")
-    connection = contextlib.ExitStack()
-    with connection, pytest.raises(ConnectionResetError):
-        connection.enter_context(socket.create_connection((host, int(port)), 10)).recv(1)

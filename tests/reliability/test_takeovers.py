@@ -152,22 +152,3 @@ def test_the_directory_of_a_killed_job_is_free_at_once(start_job, tmp_path):
     secs = read_up_to(start_job(tmp_path), LAST)
     print(f"takeover    | killed: first step {secs:.1f} s later")
     assert secs < 5
-
-
-@pytest.mark.slow
-def test_a_living_job_keeps_its_directory(start_job, tmp_path):
-    holder = start_job(tmp_path, gate_step=5)
-    for _ in range(6):
-        read_step(holder)
-    begin = time.monotonic()
-    second = start_job(tmp_path)
-    out, told = second.communicate(60)
-    assert second.returncode == 2
-    assert f"process {holder.pid} on host" in told
-    assert "Cannot train in model_dir" in told
-    assert len(told.splitlines()) == 1
-    assert "step" not in out
-    print(f"takeover    | alive: refused after {time.monotonic() - begin:.1f} s")
-    (tmp_path / "go").touch()
-    _, told = holder.communicate(60)
-    assert holder.returncode == 0, told

@@ -1,16 +1,17 @@
 """A training program whose weights tell how many updates they had, for clusters that lose tasks.
 
-    python trainer.py async|sync|lockstep|average|reduce MODEL_DIR STEPS PHASE_STEPS
+    python trainer.py async|sync|lockstep|average|reduce|evaluate MODEL_DIR STEPS PHASE_STEPS
 
 Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
 "step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
 PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
 time to. In lockstep every worker sends one gradient for each synchronous step. With average, each
 worker makes two steps of its own for each step, which is then an averaging. With reduce, there are
-no parameter servers, and each process prints "saving" when it begins to save. Training ends before
-STEPS when there is a file MODEL_DIR/end. A process waits before it does anything as long as there
-is a file MODEL_DIR/away-TASK-INDEX. With IMPORT_SECS in the environment it first waits for a random
-time up to that, since a fork of a process that has imported TensorFlow would start at once.
+no parameter servers, and each process prints "saving" when it begins to save; with evaluate, all of
+them also evaluate together. Training ends before STEPS when there is a file MODEL_DIR/end. A
+process waits before it does anything as long as there is a file MODEL_DIR/away-TASK-INDEX. With
+IMPORT_SECS in the environment it first waits for a random time up to that, since a fork of a
+process that has imported TensorFlow would start at once.
 
 The gradient of "total" is always 1. That of "weights" is a function of their value alone, the same
 for all workers: in synchronous training everything is known from the number of steps.
@@ -35,6 +36,7 @@ STEP_TIMEOUT_SECS = float(os.environ.get("STEP_TIMEOUT_SECS", TIMEOUT_SECS))
 PATIENCE_SECS = float(os.environ.get("PATIENCE_SECS", "300"))
 REPLICAS = int(os.environ.get("REPLICAS", "0"))
 INTERVAL_STEPS = 2
+REDUCING = ("reduce", "evaluate")
 IMPORT_SECS = float(os.environ.get("IMPORT_SECS", "0"))
 
 
@@ -99,7 +101,7 @@ def model_fn(features, labels, mode, params, config):
 
 def make_optimizer(mode, config, getter):
     """Returns the optimizer of a way of training, and its hooks."""
-    if mode == "reduce":
+    if mode in REDUCING:
         return replicate.TowerOptimizer(v1.train.MomentumOptimizer(RATE, MOMENTUM)), []
     descent = v1.train.GradientDescentOptimizer(RATE, use_locking=True)
     if mode == "async":
@@ -135,7 +137,9 @@ def stay_away(folder):
 
 def main(mode, folder, steps, phase_steps):
     stay_away(folder)
-    reduces = replicate.AllReduce(timeout_secs=STEP_TIMEOUT_SECS, check_every=5)
+    reduces = replicate.AllReduce(
+        timeout_secs=STEP_TIMEOUT_SECS, check_every=5, evaluates=mode == "evaluate"
+    )
     estimator = replicate.Estimator(
         model_fn,
         model_dir=folder,
@@ -144,7 +148,7 @@ def main(mode, folder, steps, phase_steps):
             session_creation_timeout_secs=TIMEOUT_SECS,
             step_timeout_secs=STEP_TIMEOUT_SECS,
             progress="off",
-            train_distribute=reduces if mode == "reduce" else None,
+            train_distribute=reduces if mode in REDUCING else None,
         ),
         params=mode,
     )
@@ -154,7 +158,7 @@ def main(mode, folder, steps, phase_steps):
             lambda: input_fn().repeat(),
             max_steps=int(steps),
             hooks=[Report(folder, int(steps), int(phase_steps))],
-            saving_listeners=[ReportSaving()] if mode == "reduce" else (),
+            saving_listeners=[ReportSaving()] if mode in REDUCING else (),
         ),
         replicate.EvalSpec(
             input_fn,

@@ -188,42 +188,46 @@ def change_position(draw, damage, folder):
             path.write_bytes(json.dumps(numbers).encode() + b"\n" + state)
 
 
+def exchange(first, second, keeps=True):
+    """Two paths change their names, or the first one takes the place of the second."""
+    between = first.with_name("between")
+    first.rename(between)
+    second.rename(first)
+    if keeps:
+        between.rename(second)
+    else:
+        between.unlink() if not between.is_dir() else between.rmdir()
+
+
+def suffix_of(path):
+    return path.name.partition(".ckpt-")[2].partition(".")[2]
+
+
 def swap(draw, damage, folder):
     """Files of one kind change their places."""
     path = pick(draw, folder)
-    suffix = path.name.partition(".ckpt-")[2].partition(".")[2]
+    suffix = suffix_of(path)
     alike = [other for other in sorted(folder.glob(f"*.{suffix}")) if other != path]
     if suffix and alike:
-        other, between = draw.choice(alike), folder / "between"
-        path.rename(between)
-        other.rename(path)
-        if draw.random() < 0.7:
-            between.rename(other)
-        else:
-            between.unlink() if not between.is_dir() else between.rmdir()
+        exchange(path, draw.choice(alike), keeps=draw.random() < 0.7)
 
 
 def swap_checkpoints(draw, damage, folder):
     """Two checkpoints change their names, as wholes."""
     one, other = draw.sample(STEPS, 2)
-    paths = sorted(folder.glob(f"model.ckpt-{one}.*"))
-    suffixes = [path.name.partition(".ckpt-")[2].partition(".")[2] for path in paths]
+    suffixes = [suffix_of(path) for path in sorted(folder.glob(f"model.ckpt-{one}.*"))]
     if draw.random() < 0.3:
         suffixes = [suffix for suffix in suffixes if suffix != "input_position"]
     for suffix in suffixes:
         first, second = (folder / f"model.ckpt-{step}.{suffix}" for step in (one, other))
         if second.exists():
-            first.rename(folder / "between")
-            second.rename(first)
-            (folder / "between").rename(second)
+            exchange(second, first)
 
 
 def swap_shards(draw, damage, folder):
     paths = sorted(folder.glob(f"model.ckpt-{draw.choice(STEPS)}.data-*"))
     if len(paths) == 2:
-        paths[0].rename(folder / "between")
-        paths[1].rename(paths[0])
-        (folder / "between").rename(paths[1])
+        exchange(*paths)
 
 
 def remove(draw, damage, folder):

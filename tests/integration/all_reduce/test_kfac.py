@@ -1,0 +1,136 @@
+"""K-FAC on workers without parameter servers: the steps of one tower."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from kfac.update.delayed_inverses import DelayedInverses
+from replicate.all_reduce.step import current_step
+from replicate.estimator.cluster import worker_group
+
+v1 = tf.compat.v1
+
+
+TWO_LAYERS = {"hidden": [5, 4], "out": [4, 1]}
+ONE_LAYER = {"out": [5, 1]}
+
+
+def model(
+    layers=TWO_LAYERS,
+    adapts=False,
+    momentum="regular",
+    kind=np.float64,
+    approx=None,
+    **settings,
+):
+    """Dense layers, trained by K-FAC with statistics of the given labels."""
+
+    def model_fn(features, labels, mode):
+        collection = kfac.graph_layer_collection()
+        hidden, labels = tf.cast(features["x"], kind), tf.cast(labels, kind)
+        for seed, (name, shape) in enumerate(layers.items()):
+            start = np.random.RandomState(seed).randn(*shape).astype(kind)
+            with v1.variable_scope(name):
+                weights = v1.get_variable("w", initializer=start)
+                bias = v1.get_variable("b", initializer=np.zeros(shape[1], kind))
+            inputs, outputs = hidden, hidden @ weights + bias
+            collection.register_fully_connected((weights, bias), inputs, outputs, approx=approx)
+            hidden = tf.tanh(outputs)
+        collection.register_normal_predictive_distribution(outputs, targets=labels, name="loss")
+        loss = tf.reduce_mean(tf.square(outputs - labels)) / 2
+        optimizer = replicate.TowerOptimizer(
+            lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+                learning_rate=None if momentum == "qmodel" else 0.05,
+                momentum=None if momentum == "qmodel" else 0.9,
+                damping=0.1,
+                **{"invert_every": 2, **settings},
+                cov_update_every=1,
+                layer_collection=collection,
+                estimation_mode="empirical",
+                momentum_type=momentum,
+                adapt_damping=adapts,
+                damping_adaptation_interval=2,
+            )
+        )
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"adapts": True, "momentum": "qmodel"},  # ρ divides by a small difference: no float32.
+        {
+            "kind": np.float32,
+            "spread_inverses": True,
+            "spread_first_inverses": True,
+            "invert_every": 3,
+        },
+        pytest.param({"adapts": True}, marks=pytest.mark.broad),
+    ],
+    ids=" ".join,
+)
+def test_workers_with_towers_equal_one_tower(workers, tmp_path, settings):
+    """Statistics are of the whole batch, and the inverses are divided over the workers."""
+    model_fn = model(**settings)
+    expected = workers.train(model_fn, workers.parts(0, 12)[0], tmp_path / "one")
+    towers = {"devices": workers.TOWERS, "uneven": "weighted"}
+    inputs = workers.parts(0, 8, 12)
+    found = workers.train_together(model_fn, inputs, tmp_path / "many", **towers)
+    workers.assert_close(workers.only(found), expected, 5e-6)
+
+
+@pytest.mark.broad
+def test_inverses_beside_the_steps_equal_those_of_one_tower(workers, tmp_path):
+    """Each of three workers computes a share of an EKFAC basis, which all use in the same step."""
+    model_fn = model(invert_every=3, inverse_delay=2, approx="ekfac")
+    expected = workers.train(model_fn, workers.parts(0, 12)[0], tmp_path / "one")
+    inputs = workers.parts(0, 3, 8, 12)
+    found = workers.train_together(model_fn, inputs, tmp_path / "many", uneven="weighted")
+    assert workers.only(found)["kfac/snapshot_step"] == 6
+    workers.assert_close(found[0], expected, 5e-6)
+
+
+def test_workers_go_on_with_inverses_that_one_process_has_begun(workers, tmp_path):
+    """Checkpoints have the copy of the averages, between its step and the use of its inverses."""
+    model_fn, folder = model(layers=ONE_LAYER, invert_every=3, inverse_delay=2), tmp_path / "many"
+    [whole] = workers.parts(0, 12)
+    expected = workers.train(model_fn, whole, tmp_path / "one", max_steps=12)
+    found = workers.train(model_fn, whole, folder, max_steps=7)
+    assert found["kfac/snapshot_step"] == 6
+    found = workers.train_together(model_fn, workers.parts(0, 8, 12), folder, max_steps=12)
+    workers.assert_close(workers.only(found), expected)
+
+
+@pytest.mark.broad
+def test_worker_whose_thread_fails_ends_with_its_error_and_the_others_lose_it(
+    workers, tmp_path, monkeypatch
+):
+    computed, has_failed = DelayedInverses._computed, set()
+
+    def failing(self):
+        rank = current_step().rank
+        if rank != 1 or rank in has_failed:
+            return computed(self)
+        has_failed.add(rank)  # Its thread; what a step computes itself is built later.
+        bad = tf.debugging.check_numerics(tf.constant(np.nan), "not a number")
+        with v1.control_dependencies([bad]):
+            return computed(self)
+
+    monkeypatch.setattr(DelayedInverses, "_computed", failing)
+    monkeypatch.setattr(worker_group, "LOOK_SECS", 0.5)
+    chief, worker = workers.train_together(
+        model(layers=ONE_LAYER, kind=np.float32, invert_every=3, inverse_delay=2),
+        workers.parts(0, 6, 12),
+        tmp_path,
+        workers.new(2),
+        settings=replicate.AllReduce(timeout_secs=2, check_every=0),
+    )
+    assert isinstance(worker, tf.errors.InvalidArgumentError), worker
+    assert "inverses_beside_steps" in str(worker)
+    assert "not a number" in str(worker)
+    assert isinstance(chief, replicate.ClusterError), chief
