@@ -6,6 +6,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # New sessions look for oneDNN's kernels, operation by operation: a twentieth of the tests' time.
 # `make test-tf215` runs the tests with these kernels.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+# A server begins 64 threads for calls to others, and cannot be stopped: a tenth serves a test.
+os.environ.setdefault("TF_GRPC_WORKER_CACHE_THREADS", "2")
+os.environ.setdefault("TF_GRPC_WORKER_CACHE_QUEUES", "2")
 
 import gc
 import importlib.util
