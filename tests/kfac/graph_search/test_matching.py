@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.graph_search.filtering import filter_subgraph_records
 from kfac.graph_search.layer_uses import (
     Batch,
     Place,
@@ -14,10 +13,8 @@ from kfac.graph_search.layer_uses import (
 )
 from kfac.graph_search.matching import find_matches
 from kfac.graph_search.records import (
-    MatchRecord,
     NotRegistrableError,
     RecordType,
-    group,
 )
 from kfac.graph_search.tower import Tower
 
@@ -62,35 +59,6 @@ def test_functions_and_their_v1_forms(behavior, graph, kind):
     for variable in (w, b):
         assert f"goes into the {kind} '" in found.refusals[variable.ref()]
         assert "no gradients outside of it" in found.refusals[variable.ref()]
-
-
-@pytest.fixture
-def variables(graph):
-    return [v1.get_variable(name, [1]) for name in "abcd"]
-
-
-def record(params, *tensors, order=0):
-    return MatchRecord(RecordType.fully_connected, params, set(tensors), order=order)
-
-
-@pytest.mark.parametrize("case", ["equal", "without a common parameter", "at another place"])
-def test_matches_that_are_not_contained(variables, case):
-    a, b, *_ = variables
-    x, y, z = (tf.constant(0.0) for _ in range(3))
-    larger = {
-        "equal": record((a, b), x),
-        "without a common parameter": record(b, x, y),
-        "at another place": record((a, b), y, z),
-    }[case]
-    records = group([record(a, x), larger])
-    assert filter_subgraph_records(records) == records
-
-
-def test_several_uses_of_one_key_are_all_kept(variables):
-    a, *_ = variables
-    places = [tf.constant(0.0) for _ in range(3)]
-    records = group([record(a, place, order=i) for i, place in enumerate(places)])
-    assert [r.order for r in filter_subgraph_records(records)[a]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
