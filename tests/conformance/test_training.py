@@ -282,15 +282,6 @@ def test_uneven_batches_train_all_members_as_one(towers, dtype):
     check_uneven(towers, dtype, MEMBERS)
 
 
-def test_uneven_batches_of_known_size_train_as_one():
-    towers, rows = 3, 7
-    data = [batch for batch in batches("float32", cut=True) if len(batch["labels"]) == rows]
-    members = UNEVEN_MEMBERS[:2]
-    got = train({m: replicated(m, towers, "weighted") for m in members}, data, rows)
-    expected = train({m: alone(m) for m in members}, data, rows)
-    assert different(got, expected, "float32") == []
-
-
 def regularized_fn(features, labels, mode, params):
     """Squares, and a weight decay that TensorFlow's collection of regularization losses holds."""
     kernel = v1.get_variable(
