@@ -6,6 +6,7 @@ import tensorflow as tf
 from kfac.fisher_factors.stored_average import (
     StoredAverage,
     are_together,
+    split_damping_of,
     trace_of_diagonal,
     trace_of_matrix,
     traces_of,
@@ -39,6 +40,13 @@ def test_traces_are_read_after_what_they_wait_for(graph, session):
     session.run(v1.global_variables_initializer())
     np.testing.assert_array_equal(session.run(found), [[6, 2], [1, 0.5], [7, 1.75]])
     assert session.run(later) == 3
+
+
+def test_functions_are_called_where_the_variables_are(graph):
+    a, g = (stored(A, 2.0, trace_of_matrix, "/device:CPU:1") for _ in range(2))
+    with v1.device("/device:CPU:0"):
+        tensors = [*traces_of(a), *split_damping_of(a, g, tf.constant(1.0, tf.float64))]
+    assert {tensor.device for tensor in tensors} == {"/device:CPU:1"}
 
 
 def test_variables_on_one_device_are_together(graph):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kfac.graph_search.filtering import filter_subgraph_records
 from kfac.graph_search.layer_uses import (
     Batch,
     Place,
@@ -12,10 +13,7 @@ from kfac.graph_search.layer_uses import (
     uses_per_example,
 )
 from kfac.graph_search.matching import find_matches
-from kfac.graph_search.records import (
-    NotRegistrableError,
-    RecordType,
-)
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, group
 from kfac.graph_search.tower import Tower
 
 v1 = tf.compat.v1
@@ -59,6 +57,22 @@ def test_functions_and_their_v1_forms(behavior, graph, kind):
     for variable in (w, b):
         assert f"goes into the {kind} '" in found.refusals[variable.ref()]
         assert "no gradients outside of it" in found.refusals[variable.ref()]
+
+
+def test_only_parts_of_a_match_with_a_common_parameter_are_dropped(graph):
+    """What is left is in the order of names, then of places."""
+    a, b, c = (v1.get_variable(name, [1]) for name in "abc")
+    w, x, y, z = (tf.constant(0.0) for _ in range(4))
+    matches = (c, {x}, 0), (b, {z}, 3), (b, {w}, 2), (a, {x}, 1), ((a, b), {x, y}, 1)
+    records = group(
+        [MatchRecord(RecordType.fully_connected, key, at, order=n) for key, at, n in matches]
+    )
+    kept = filter_subgraph_records(records)
+    assert [(key, [record.order for record in kept[key]]) for key in kept] == [
+        ((a, b), [1]),
+        (b, [2, 3]),
+        (c, [0]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,13 @@ def test_variance_must_be_a_positive_number(graph):
         NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
 
 
+def test_samples_of_a_normal_distribution(graph, session):
+    loss = NormalMeanNegativeLogProbLoss(tf.constant(np.tile([1.0, -2.0], [20_000, 1])), 4.0)
+    found = session.run(loss.sample([1, 2]))
+    # The standard deviation of the means is 0.014.
+    np.testing.assert_allclose(found.mean(0), [1.0, -2.0], atol=0.06)
+
+
 def test_noise_in_every_precision(graph, session):
     dtypes = tf.float16, tf.bfloat16, tf.float32, tf.float64
     noises = [standard_normal([20_000], dtype, tf.constant([1, 2])) for dtype in dtypes]
