@@ -76,6 +76,13 @@ def test_mask_multiplies_every_patch(graph, session, reference_patches):
         np.testing.assert_allclose(found, rows.T @ rows / len(rows), atol=1e-12)
 
 
+def test_sampled_inputs_are_drawn(graph, session):
+    images, config = np.arange(10.0).reshape(10, 1, 1, 1), CurvatureConfig(input_fraction=0.2)
+    args = ((tf.constant(images),),), POINT, False, ("",), Sampling(inputs=True)
+    factor = ConvInputKroneckerFactor(*args, name="conv/input", config=config)
+    assert session.run(factor.batch_statistic()).item() > 0.5, "the first two images give 0.5"
+
+
 def test_diagonal_factor_with_a_mask_and_strides(graph, session, reference_patches):
     random = np.random.RandomState(0)
     images, g, mask = random.randn(5, 5, 6, 2), random.randn(5, 2, 4, 3), random.rand(12)
