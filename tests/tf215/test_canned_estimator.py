@@ -84,50 +84,25 @@ def train(estimator, steps=STEPS):
     return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
-@pytest.fixture(scope="module")
-def new_model_dir(run_config, tmp_path_factory):
-    """Makes a model_dir that the canned estimator has trained in for one step."""
-    begun = tmp_path_factory.mktemp("begun")
-    train(canned(run_config, begun), steps=1)
-    return lambda: shutil.copytree(begun, tmp_path_factory.mktemp("model") / "copy")
+def results(estimator):
+    """Trains on, evaluates and predicts; returns all values by name."""
+    variables = train(estimator)
+    metrics = estimator.evaluate(input_fn)
+    probabilities = [each["probabilities"] for each in estimator.predict(input_fn)]
+    return {**variables, **metrics, "probabilities": np.array(probabilities)}
 
 
-@pytest.fixture(scope="module")
-def expected(run_config, new_model_dir):
-    """The canned estimator itself, trained on from there, and its variables."""
-    estimator = canned(run_config, new_model_dir())
-    return estimator, train(estimator)
-
-
-@pytest.fixture(scope="module", params=[1, 3])
-def trained(request, run_config, new_model_dir):
-    """The replicated one, trained on from there, and its variables."""
-    estimator = replicated(request.param, run_config, new_model_dir())
-    return estimator, train(estimator)
-
-
-def test_training_gives_the_same_variables(trained, expected):
-    got, wanted = trained[1], expected[1]
-    assert got.keys() == wanted.keys()
-    assert got["global_step"] == 1 + STEPS
-    for name, value in wanted.items():
-        np.testing.assert_allclose(got[name], value, atol=2e-6 * np.abs(value).max(), err_msg=name)
-
-
-def test_evaluation_gives_the_same_metrics(trained, expected):
-    got, wanted = (estimator.evaluate(input_fn) for estimator, _ in (trained, expected))
-    assert got["global_step"] == 1 + STEPS
-    assert got.keys() == wanted.keys()
-    assert got["loss"] < np.log(CLASSES), "training must have helped"
-    for name, value in wanted.items():
-        np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=name)
-
-
-def probabilities(estimator):
-    return np.array([each["probabilities"] for each in estimator.predict(input_fn)])
-
-
-def test_predictions_are_the_same(trained, expected):
-    got = probabilities(trained[0])
-    assert got.shape == (BATCH, CLASSES)
-    np.testing.assert_allclose(got, probabilities(expected[0]), rtol=1e-5)
+def test_towers_train_evaluate_and_predict_as_the_estimator_itself(run_config, tmp_path):
+    """All go on from a checkpoint that the canned estimator made in one step."""
+    train(canned(run_config, tmp_path / "begun"), steps=1)
+    folders = [shutil.copytree(tmp_path / "begun", tmp_path / name) for name in ("0", "1", "3")]
+    expected = results(canned(run_config, folders[0]))
+    assert expected["probabilities"].shape == (BATCH, CLASSES)
+    assert expected["loss"] < np.log(CLASSES), "training must have helped"
+    for towers, folder in ((1, folders[1]), (3, folders[2])):
+        found = results(replicated(towers, run_config, folder))
+        assert found.keys() == expected.keys()
+        assert found["global_step"] == 1 + STEPS
+        for name, value in expected.items():
+            bound = 2e-6 * np.abs(value).max()
+            np.testing.assert_allclose(found[name], value, atol=bound, err_msg=name)

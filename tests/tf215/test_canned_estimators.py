@@ -105,19 +105,14 @@ def scalars(model_dir):
     return [losses[step] for step in sorted(losses)], tags - {"global_step/sec"}
 
 
-def receiver_fn():
-    """Receives the features, without weights."""
-    return v1.placeholder(tf.float32, [None, 2]), v1.placeholder(tf.string, [None, 1])
-
-
 def signatures(estimator, folder, library):
     """Inputs and outputs of each signature: names and types."""
     exporting = library.export if hasattr(library, "export") else tf.estimator.export
 
     def receive():
-        age, job = receiver_fn()
+        age, job = v1.placeholder(tf.float32, [None, 2]), v1.placeholder(tf.string, [None, 1])
         features = {"age": age, "job": job}
-        return exporting.ServingInputReceiver(features, {"age": age, "job": job})
+        return exporting.ServingInputReceiver(features, features)
 
     path = estimator.export_saved_model(str(folder), receive)
     with tf.Graph().as_default(), v1.Session() as session:

@@ -178,22 +178,6 @@ def test_evaluation_gives_the_metrics_of_the_whole_data(trained):
     assert results["global_step"] == STEPS
 
 
-def test_keras_metrics_of_the_whole_data(run_config, tmp_path):
-    def model_fn(features, labels, mode):
-        metrics = {"one": tf.keras.metrics.Mean(), "two": tf.keras.metrics.Mean()}
-        metrics["one"].update_state(features["x"])
-        metrics["two"].update_state(labels)
-        loss = tf.reduce_mean(features["x"])
-        return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
-
-    model_fn = replicate.replicate_model_fn(
-        model_fn, devices=["/cpu:0", "/cpu:1", "/cpu:2"], uneven="weighted"
-    )
-    results = tf.estimator.Estimator(model_fn, str(tmp_path), run_config).evaluate(input_fn)
-    assert results["one"] == pytest.approx(np.mean(X), rel=1e-5)
-    assert results["two"] == pytest.approx(np.mean(Y), rel=1e-5)
-
-
 def auc(positive, scores):
     """Share of the (positive, negative) pairs in which the positive has the higher score."""
     return np.mean(scores[positive][:, None] > scores[~positive])
@@ -209,18 +193,17 @@ def test_predictions_come_in_the_order_of_the_rows(trained, rows):
     np.testing.assert_allclose(got, trained.probabilities[:rows], rtol=1e-5)
 
 
-@pytest.fixture(scope="module", params=TOWERS)
-def signatures(request, trained, run_config, tmp_path_factory):
-    """Signatures of the trained model, exported from a model on 1, 2 or 3 towers."""
-    exporting = estimator_on(request.param, run_config, trained.estimator.model_dir)
+def signatures(towers, run_config, model_dir, folder):
+    """Signatures of a trained model, exported from a model on some towers."""
+    exporting = estimator_on(towers, run_config, model_dir)
     receiver = export.build_parsing_serving_input_receiver_fn(
         {
             "x": tf.io.FixedLenFeature([4], tf.float32),
             "row": tf.io.FixedLenFeature([], tf.int64, default_value=0),
         }
     )
-    folder = exporting.export_saved_model(str(tmp_path_factory.mktemp("export")), receiver)
-    return tf.saved_model.load(folder.decode()).signatures
+    exported = exporting.export_saved_model(str(folder), receiver)
+    return tf.saved_model.load(exported.decode()).signatures
 
 
 def serialized(row):
@@ -229,40 +212,22 @@ def serialized(row):
     return tf.train.Example(features=features).SerializeToString()
 
 
-@pytest.mark.parametrize("rows", [1, 7])
-def test_exported_model_gives_the_same_from_any_number_of_towers(trained, signatures, rows):
-    request = tf.constant([serialized(row) for row in X[:rows]])
-    expected = trained.probabilities[:rows]
-    predicted = signatures["serving_default"](examples=request)
-    np.testing.assert_allclose(predicted["probabilities"], expected, rtol=1e-5)
-    classified = signatures["classify"](inputs=request)
-    np.testing.assert_allclose(classified["scores"], expected, rtol=1e-5)
-    np.testing.assert_array_equal(
-        classified["classes"].numpy().astype(int), expected.argsort(axis=1)
-    )
-    regressed = signatures["regress"](inputs=request)
-    np.testing.assert_allclose(regressed["outputs"], expected[:, 0], rtol=1e-5)
-
-
-def test_train_and_evaluate_with_an_exporter(run_config, tmp_path):
-    def receiver():
-        inputs = {
-            "x": v1.placeholder(tf.float32, [None, 4]),
-            "row": v1.placeholder(tf.int64, [None]),
-        }
-        return export.ServingInputReceiver(inputs, inputs)
-
-    estimator = estimator_on(2, run_config, tmp_path)
-    results, exported = tf.estimator.train_and_evaluate(
-        estimator,
-        tf.estimator.TrainSpec(lambda: input_fn(epochs=None), max_steps=STEPS),
-        tf.estimator.EvalSpec(input_fn, exporters=tf.estimator.FinalExporter("final", receiver)),
-    )
-    assert results["global_step"] == STEPS
-    predict = tf.saved_model.load(exported[0].decode()).signatures["serving_default"]
-    got = predict(x=tf.constant(X[:1]), row=tf.constant([0], tf.int64))["probabilities"]
-    weights, bias = trained_by_numpy()
-    np.testing.assert_allclose(got, softmax(X[:1] @ weights + bias), rtol=1e-5)
+@pytest.mark.parametrize("towers", TOWERS)
+def test_exported_model_gives_the_same_from_any_number_of_towers(
+    trained, run_config, tmp_path, towers
+):
+    served = signatures(towers, run_config, trained.estimator.model_dir, tmp_path)
+    for rows in (1, 7):
+        request = tf.constant([serialized(row) for row in X[:rows]])
+        expected = trained.probabilities[:rows]
+        predicted = served["serving_default"](examples=request)
+        np.testing.assert_allclose(predicted["probabilities"], expected, rtol=1e-5)
+        classified = served["classify"](inputs=request)
+        np.testing.assert_allclose(classified["scores"], expected, rtol=1e-5)
+        classes = classified["classes"].numpy().astype(int)
+        np.testing.assert_array_equal(classes, expected.argsort(axis=1))
+        regressed = served["regress"](inputs=request)
+        np.testing.assert_allclose(regressed["outputs"], expected[:, 0], rtol=1e-5)
 
 
 class BuiltError(Exception):

@@ -220,33 +220,3 @@ def test_losses_of_sequences_are_the_same():
         )
     )
     assert float(ours) == pytest.approx(float(stock))
-
-
-def test_converted_specs_train_and_evaluate_in_a_stock_estimator_on_towers(run_config, tmp_path):
-    def model_fn(features, labels, mode):
-        spec = our_spec(features, labels, mode)
-        return tf.estimator.EstimatorSpec(**spec._asdict())
-
-    def our_spec(features, labels, mode):
-        head = replicate.MultiClassHead(3, "w")
-        kernel = v1.get_variable("kernel", [6, 3], initializer=v1.ones_initializer())
-        optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.5))
-        return head.create_estimator_spec(
-            features, mode, features["x"] @ kernel, labels, optimizer, [kernel]
-        )
-
-    def input_fn():
-        features = {"x": LOGITS[0], "w": FEATURES["w"][0]}
-        return tf.data.Dataset.from_tensors((features, IDS[0])).repeat(STEPS)
-
-    evaluations = []
-    for towers in (1, 2):
-        estimator = tf.estimator.Estimator(
-            replicate.replicate_model_fn(model_fn, devices=[f"/cpu:{i}" for i in range(towers)]),
-            str(tmp_path / str(towers)),
-            run_config,
-        )
-        estimator.train(input_fn)
-        evaluations.append(estimator.evaluate(input_fn))
-    assert evaluations[0] == pytest.approx(evaluations[1], rel=1e-5)
-    assert {"accuracy", "average_loss", "loss", "global_step"} == set(evaluations[0])

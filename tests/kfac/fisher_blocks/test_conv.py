@@ -46,11 +46,11 @@ def test_other_dimensions(laboratory, reference_patches, moment, dimensions):
     random = np.random.RandomState(0)
     lab = laboratory()
     if dimensions == 1:
-        # A filter of three entries, two apart, spans five pixels: there are three locations.
-        x, g = random.randn(4, 7, 2), random.randn(4, 3, 3)
-        args = lab.variable("conv/w", [3, 2, 3]), (1, 1, 1), "VALID", tf.constant(x), tf.constant(g)
-        lab.collection.register_conv1d(*args, dilations=(1, 2, 1))
-        p = reference_patches(x, (3,), (1,), "VALID", (2,))
+        # The third of three locations sees one zero after the six pixels.
+        x, g = random.randn(4, 6, 2), random.randn(4, 3, 3)
+        args = lab.variable("conv/w", [3, 2, 3]), (1, 2, 1), "SAME", tf.constant(x), tf.constant(g)
+        lab.collection.register_conv1d(*args)
+        p = reference_patches(x, (3,), (2,), "SAME", (1,))
     else:
         x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
         p = reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1))

@@ -99,17 +99,6 @@ def test_other_convolutions(laboratory):
         assert block.replications() == 7
 
 
-def test_products_are_zero_before_the_first_bases(laboratory):
-    lab = laboratory()
-    weight, g = lab.variable("fc/w", [3, 2]), np.ones([4, 2])
-    x = tf.ones([4, 3], tf.float64)
-    lab.collection.register_fully_connected(weight, x, tf.constant(g), "ekfac")
-    block = lab.instantiate([[g]], 0.3, ())
-    lab.session.run(v1.global_variables_initializer())
-    lab.session.run([factor.make_covariance_update_op(0.9) for factor in block.factors])
-    assert not lab.product(block.multiply_inverse, np.ones(6)).any()
-
-
 def test_ids_are_refused(laboratory):
     lab = laboratory()
     args = lab.variable("table", [3, 2]), tf.constant([0]), tf.ones([1, 2])

@@ -198,11 +198,3 @@ def test_numbers_are_no_part_of_the_function(graph, session):
     assert sum("with_numbers" in name for name in kept) == 2
     for found, factor in zip(session.run(products), (1, 2, 0.5, 6), strict=True):
         np.testing.assert_array_equal(found, np.full([2, 2], factor))
-
-
-def test_equal_layers_share_a_function(graph, laboratory):
-    block, v = dense_block(laboratory)
-    for _ in range(2):
-        block.product_or_identity(INVERSE, given(v))
-    kept = [f.signature.name for f in graph.as_graph_def().library.function]
-    assert sum("with_numbers" in name for name in kept) == 1

@@ -108,19 +108,6 @@ def test_product_with_factored_rows(graph, session, transpose):
     np.testing.assert_allclose(found, [expected] * 2, rtol=1e-10)
 
 
-def test_damping_without_balance(laboratory, moment):
-    random = np.random.RandomState(0)
-    x, g, v = random.randn(6, 2), random.randn(6, 3), random.randn(6)
-    lab = laboratory(kfac.CurvatureConfig(balance_damping=False, damping_power=0.0))
-    lab.collection.register_fully_connected_multi(
-        lab.variable("fc/w", [2, 3]), [tf.constant(x)] * 2, [tf.constant(g)] * 2
-    )
-    block = lab.instantiate([[g, g]], damping=0.09)
-    damped = 2 * np.kron(moment(x) + 0.3 * np.eye(2), moment(g) + 0.3 * np.eye(3))
-    expected = np.linalg.solve(damped, v)
-    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-10)
-
-
 def test_split_by_traces_and_uses(graph, update_factors, session):
     factors = []
     for name, rows in (("input", 2 * np.eye(2)), ("output", np.eye(2))):

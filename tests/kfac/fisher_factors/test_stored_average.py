@@ -42,16 +42,6 @@ def test_traces_are_read_after_what_they_wait_for(graph, session):
     assert session.run(later) == 3
 
 
-def test_damping_is_split_over_averages_of_different_kinds(graph, session):
-    a = stored(A, 2.0, trace_of_matrix)
-    g = stored(G, 2.0, trace_of_diagonal, dtype=tf.float32)
-    of_a, of_g = split_damping_of(a, g, tf.constant(0.3, tf.float64))
-    session.run(v1.global_variables_initializer())
-    assert (of_a.dtype, of_g.dtype) == (tf.float64, tf.float32)
-    np.testing.assert_allclose(session.run(of_a), 0.3 * (2 / 1.75) ** 0.5, rtol=1e-12)
-    np.testing.assert_allclose(session.run(of_g), 0.3 * (1.75 / 2) ** 0.5, rtol=1e-6)
-
-
 def test_functions_are_called_where_the_variables_are(graph):
     a, g = (stored(A, 2.0, trace_of_matrix, "/device:CPU:1") for _ in range(2))
     with v1.device("/device:CPU:0"):

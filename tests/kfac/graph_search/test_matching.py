@@ -13,12 +13,7 @@ from kfac.graph_search.layer_uses import (
     uses_per_example,
 )
 from kfac.graph_search.matching import find_matches
-from kfac.graph_search.records import (
-    MatchRecord,
-    NotRegistrableError,
-    RecordType,
-    group,
-)
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, group
 from kfac.graph_search.tower import Tower
 
 v1 = tf.compat.v1
@@ -64,33 +59,20 @@ def test_functions_and_their_v1_forms(behavior, graph, kind):
         assert "no gradients outside of it" in found.refusals[variable.ref()]
 
 
-@pytest.fixture
-def variables(graph):
-    return [v1.get_variable(name, [1]) for name in "abcd"]
-
-
-def record(params, *tensors, order=0):
-    return MatchRecord(RecordType.fully_connected, params, set(tensors), order=order)
-
-
-@pytest.mark.parametrize("case", ["equal", "without a common parameter", "at another place"])
-def test_matches_that_are_not_contained(variables, case):
-    a, b, *_ = variables
-    x, y, z = (tf.constant(0.0) for _ in range(3))
-    larger = {
-        "equal": record((a, b), x),
-        "without a common parameter": record(b, x, y),
-        "at another place": record((a, b), y, z),
-    }[case]
-    records = group([record(a, x), larger])
-    assert filter_subgraph_records(records) == records
-
-
-def test_several_uses_of_one_key_are_all_kept(variables):
-    a, *_ = variables
-    places = [tf.constant(0.0) for _ in range(3)]
-    records = group([record(a, place, order=i) for i, place in enumerate(places)])
-    assert [r.order for r in filter_subgraph_records(records)[a]] == [0, 1, 2]
+def test_only_parts_of_a_match_with_a_common_parameter_are_dropped(graph):
+    """What is left is in the order of names, then of places."""
+    a, b, c = (v1.get_variable(name, [1]) for name in "abc")
+    w, x, y, z = (tf.constant(0.0) for _ in range(4))
+    matches = (c, {x}, 0), (b, {z}, 3), (b, {w}, 2), (a, {x}, 1), ((a, b), {x, y}, 1)
+    records = group(
+        [MatchRecord(RecordType.fully_connected, key, at, order=n) for key, at, n in matches]
+    )
+    kept = filter_subgraph_records(records)
+    assert [(key, [record.order for record in kept[key]]) for key in kept] == [
+        ((a, b), [1]),
+        (b, [2, 3]),
+        (c, [0]),
+    ]
 
 
 @pytest.mark.parametrize(

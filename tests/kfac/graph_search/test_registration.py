@@ -10,10 +10,6 @@ from kfac.graph_search.plans import CountedUses, Folded, PlannedTensors
 from kfac.graph_search.records import (
     MatchRecord,
     RecordType,
-    ensure_sequence,
-    group,
-    names_of,
-    refs,
 )
 from kfac.graph_search.registration import plan_registration
 
@@ -107,17 +103,6 @@ def test_steps_folded_into_the_examples(collection):
     assert blocks[kernel].replications() == 3 * 25
 
 
-def test_embeddings_get_a_diagonal_input_factor(collection):
-    table, ids = v1.get_variable("table", [5, 2]), tf.zeros([4], tf.int32)
-    once = records(RecordType.embedding, table, (ids, tf.ones([4, 2])))
-    (block,) = graph_search.register_records(collection, once).values()
-    assert block.settings[0].diagonal_input
-    twice = kfac.LayerCollection()
-    pairs = [(ids, tf.ones([4, 2]))] * 2
-    graph_search.register_records(twice, records(RecordType.embedding, table, *pairs))
-    assert twice.fisher_blocks[table].settings[1].diagonal_input
-
-
 def test_several_uses_of_images_with_steps(collection):
     w = v1.get_variable("w", [3, 3, 2, 2])
     matches = records(RecordType.conv2d, w, images(8), images(4), **CONV)
@@ -144,21 +129,3 @@ def test_equal_tensors_are_made_once(graph, session):
     assert tensors.fold(Folded(x, 3)) is folded
     assert tensors.count(2) == 2
     assert session.run(tensors.count(CountedUses((Folded(x, 3), Folded(x, 3)), 4))) == 12
-
-
-def test_ensure_sequence():
-    for value, expected in ((1, (1,)), ((1, 2), (1, 2)), ([1, 2], [1, 2]), ("ab", ("ab",))):
-        assert ensure_sequence(value) == expected
-
-
-def test_groups_are_in_the_order_of_names_and_places(graph):
-    b, a = v1.get_variable("b", [1]), v1.get_variable("a", [1])
-    records = [
-        MatchRecord(RecordType.fully_connected, params, set(), order=order)
-        for params, order in ((b, 2), ((a, b), 3), (b, 1))
-    ]
-    grouped = group(records)
-    assert list(grouped) == [(a, b), b]
-    assert [record.order for record in grouped[b]] == [1, 2]
-    assert names_of((a, b)) == ("a", "b")
-    assert refs((a, b)) == {a.ref(), b.ref()}

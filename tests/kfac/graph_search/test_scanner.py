@@ -119,39 +119,6 @@ def test_generic_needs_a_number_of_examples(layer):
         plan(tf.exp(y) @ tf.exp(w)[:2], w, batch=Batch())
 
 
-def test_variables_and_their_copies(graph):
-    w, b, other = (v1.get_variable(name, [2, 2]) for name in ("w", "b", "other"))
-    copy = tf.identity(w)
-    product = tf.matmul(tf.ones([3, 2]), copy)
-    tower = Tower([product, b + 1.0], [other, w, b])
-    assert tower.variables == (w, b)
-    assert tower.unreached == (other,)
-    assert tower.variable_of(copy) is w
-    assert tower.variable_of(product) is None
-
-
-def test_uses_are_in_the_order_of_the_graph(graph):
-    w, x = v1.get_variable("w", [2, 2]), tf.ones([2, 2])
-    for _ in range(3):
-        x = tf.matmul(x, tf.identity(w))
-    tower = Tower([x], [w])
-    assert [use.op.name for use in tower.uses(w)] == ["MatMul", "MatMul_1", "MatMul_2"]
-    places = [tower.order(use.op) for use in tower.uses(w)]
-    assert places == sorted(places)
-
-
-def test_only_consumer(graph):
-    x = tf.identity(tf.ones([2]))
-    once, twice = tf.exp(x), tf.identity(x)
-    outputs = [tf.exp(once), tf.exp(twice), tf.sin(twice)]
-    tf.tanh(once)
-    tower = Tower(outputs, [])
-    assert tower.only_consumer(once).op is outputs[0].op
-    assert tower.only_consumer(twice) is None
-    assert tower.only_consumer(outputs[0]) is None
-    assert Tower([*outputs, once], []).only_consumer(once) is None
-
-
 def test_rows(graph, session):
     some, many = v1.placeholder(tf.float32, [None, 2]), tf.ones([6, 2])
     assert Tower([many, many], []).rows() == 6

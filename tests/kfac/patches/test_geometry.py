@@ -7,11 +7,9 @@ import tensorflow as tf
 from kfac.patches.filter_axis import FilterAxis, rows_and_columns
 from kfac.patches.geometry import (
     ConvGeometry,
-    channels_last,
     extract_patches,
     num_locations,
     spatial_entries,
-    spatial_sizes,
 )
 
 v1 = tf.compat.v1
@@ -56,26 +54,6 @@ def test_dilation_beyond_the_image_sees_one_pixel(graph, session):
     geometry = ConvGeometry((3, 3), (1, 1), "SAME", (9, 9))
     patches = session.run(extract_patches(tf.constant(images), geometry))
     assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 2
-
-
-@pytest.mark.parametrize(("rank", "padding"), [(1, "SAME"), (3, "VALID")])
-def test_patches_in_one_and_three_dimensions(graph, session, rank, padding):
-    random = np.random.RandomState(0)
-    size, kernel, strides = (6, 5, 7)[:rank], (3, 2, 3)[:rank], (2, 1, 2)[:rank]
-    images, weight = random.randn(2, *size, 3), random.randn(*kernel, 3, 4)
-    geometry = ConvGeometry(kernel, strides, padding, (1,) * rank)
-    outputs = tf.nn.convolution(tf.constant(images), weight, strides, padding)
-    expected, found = session.run([outputs, extract_patches(tf.constant(images), geometry)])
-    np.testing.assert_allclose(found @ weight.reshape(-1, 4), expected, atol=1e-12)
-
-
-def test_channels_last(graph, session):
-    images = np.random.RandomState(0).randn(2, 3, 5, 4)
-    first = ConvGeometry((1, 1), (1, 1), "SAME", channels_first=True)
-    found = session.run(channels_last(tf.constant(images), first))
-    np.testing.assert_array_equal(found, images.transpose(0, 2, 3, 1))
-    assert channels_last(images, first._replace(channels_first=False)) is images
-    assert spatial_sizes(tf.constant(images), first) == [5, 4]
 
 
 def test_spatial_entries():
