@@ -4,7 +4,6 @@ import sys
 import types
 
 import pytest
-from absl import flags
 
 from benchmarks.gpu_check.devices import Gpu, choose_devices
 from benchmarks.gpu_check.outcome import Outcome, Verdict
@@ -30,36 +29,13 @@ def test_parts_that_a_machine_cannot_run(gpus, skipped):
     assert sum(part.seconds for part in PARTS.values()) < 600, "ten minutes for all"
 
 
-def run(monkeypatch, folder, parts):
-    """Runs the program with the given parts; returns its exit code."""
-    values = flags.FlagValues()
-    monkeypatch.setattr(main, "FLAGS", values)
-    monkeypatch.setattr(main, "find_gpus", list)
-    flags.DEFINE_multi_string("part", parts, "", flag_values=values)
-    flags.DEFINE_string("folder", str(folder), "", flag_values=values)
-    flags.DEFINE_float("slowdown", 1.0, "", flag_values=values)
-    values(["program"])
-    return main.main([])
-
-
-def test_a_failing_part_gives_exit_code_1(tmp_path, monkeypatch, capfd):
+def test_a_failing_part_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
-    monkeypatch.setattr(
-        main.run_part, "command", lambda *_: ["python3", "-c", "raise SystemExit('out of luck')"]
-    )
-    assert run(monkeypatch, tmp_path, ["broken"]) == 1
+    failing = ["python3", "-c", "raise SystemExit('out of luck')"]
+    monkeypatch.setattr(main.run_part, "command", lambda *_: failing)
+    outcomes = main.check(["broken"], [], choose_devices([]), tmp_path, slowdown=1.0)
+    assert outcomes["broken"].verdict is Verdict.FAILED
     assert "out of luck" in (tmp_path / "broken.log").read_text()
-    assert "failed" in capfd.readouterr().out
-    assert "| broken | failed |" in (tmp_path / "report.md").read_text()
-
-
-def test_skipped_parts_do_not_fail(tmp_path, monkeypatch, capfd):
-    assert run(monkeypatch, tmp_path, ["tests", "towers_tf32"]) == 0
-    _, *lines, _ = capfd.readouterr().out.splitlines()
-    assert [" ".join(line.split()) for line in lines] == [
-        "tests skipped 0 s no GPU",
-        "towers_tf32 skipped 0 s no GPU",
-    ]
 
 
 def test_a_part_that_succeeds_writes_its_outcome(tmp_path, monkeypatch):

@@ -91,29 +91,6 @@ def test_small_work_is_fitted_to_tiny_variables(found):
     assert training[-3:] == pytest.approx((0.02, 0.01, 0.03))
 
 
-def test_small_work_of_dedicated_workers_is_equal(found):
-    """The fit recovers them from the time of tiny variables."""
-    fitted = cost_fit.constants(found, 2)
-    case = Case("dedicated_workers", 256, 4, 512, 4)
-    tiny = dataclasses.replace(case.tiny, workers=3)
-    local = found[dataclasses.replace(tiny, mode="local", workers=1)].worker
-    small = Training(tiny.parameters, 4, local, 10, factors=tiny.factors, statistics=2 * local)
-    small = small._replace(small=0.01, chief_cpu=0.01, other_cpu=0.01)
-    plan = training_plans.dedicated_workers(small, 3)
-    seconds = training_plans.seconds_per_step(plan, fitted)
-    slower = {**found, tiny: found[tiny]._replace(seconds=seconds)}
-    training = cost_fit.training_of(case, slower, fitted)
-    assert training[-3:] == pytest.approx((0.01, 0.01, 0.01), rel=1e-3)
-
-
-def test_kfac_time_is_that_without_a_cluster(found):
-    case = Case("shared", 256, 4, 512, 3)
-    training = cost_fit.training_of(case, found, cost_fit.constants(found, 2))
-    whole = training.statistics + training.preconditioning + training.inversion / case.interval
-    assert whole == pytest.approx(2 * training.computing)
-    assert training.factors == 8 * 256**2 * 4
-
-
 def test_computing_time_is_that_beside_as_many_workers(found):
     fitted = cost_fit.constants(found, 2)
     case = Case("asynchronous", 512, 4, 16, 3)
@@ -153,26 +130,10 @@ def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     assert error_of(case, rounding) == pytest.approx(0, abs=1e-6)
 
 
-def test_constants_are_never_negative(found):
-    quick = {
-        case: point._replace(seconds=1e-9) if case.mode == "synchronous" else point
-        for case, point in found.items()
-    }
-    assert cost_fit.constants(quick, 2).merge == Costs(0, 0, 0)
-
-
 def test_points_of_a_case_are_replaced_by_their_medians():
     case = Case("local", 2, 2, 2, 1)
     points = [Point(case, float(n), n + 1.0, n + 2.0, n + 3.0, n + 4.0) for n in (5, 1, 3)]
     assert cost_fit.medians(points) == {case: Point(case, 3.0, 4.0, 5.0, 6.0, 7.0)}
-
-
-def test_missing_points_are_refused(found):
-    with pytest.raises(ValueError, match="local, asynchronous and synchronous"):
-        cost_fit.constants({}, 2)
-    large = {case: point for case, point in found.items() if not case.is_tiny}
-    with pytest.raises(ValueError, match="no point with tiny variables"):
-        cost_fit.compare(large, cost_fit.constants(large, 2))
 
 
 def cores(seconds, demand=None):
@@ -208,18 +169,3 @@ def test_waiting_processes_wait_for_the_slowest_and_the_closing():
     quick, slow = Process([Phase(1.0, {})], 3, True), Process([Phase(4.0, {})], 1, True)
     assert seconds_per_round([quick, slow], {}, [Phase(2.0, {}), Phase(0.5, {})]) == 6.5
     assert seconds_per_round([quick, slow], {}) == 4
-
-
-def test_waiting_processes_share_cores_with_others():
-    trains, beside = Process([cores(1)], 1, True), Process([cores(5)], 1)
-    assert seconds_per_round([trains, beside], {"cores": 2}, [cores(1)]) == pytest.approx(2)
-    assert seconds_per_round([trains, beside], {"cores": 1}, [cores(1)]) == pytest.approx(4)
-    assert seconds_per_round([beside, trains], {"cores": 2}, [cores(1)]) == pytest.approx(5)
-
-
-def test_empty_phases_are_skipped_and_empty_rounds_refused():
-    assert seconds_per_round([Process([Phase(0.0, {}), Phase(2.0, {})])], {}) == 2
-    with pytest.raises(ValueError, match="take no time"):
-        seconds_per_round([Process([Phase(0.0, {})])], {})
-    with pytest.raises(ValueError, match="ask for disk, but capacities has cores"):
-        seconds_per_round([Process([Phase(1.0, {"disk": 1.0})])], {"cores": 1})
