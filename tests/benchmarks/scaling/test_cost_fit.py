@@ -102,18 +102,6 @@ def test_computing_time_is_that_beside_as_many_workers(found):
     assert cost_fit.training_of(case, without, fitted).computing == one
 
 
-def test_cores_in_use(found):
-    local = [case for case in found if not case.is_exchanged and not case.is_tiny]
-    idle = {case: found[case] for case in local}
-    for case in local:
-        if case.workers == 2:
-            idle[case] = found[case]._replace(seconds=1.25 * found[case].seconds)
-    assert cost_fit.cores_in_use(idle, 2, 2) == pytest.approx(2 / 1.25)
-    assert cost_fit.cores_in_use(idle, 3, 2) == pytest.approx(2)
-    assert cost_fit.cores_in_use(idle, 1, 2) == 2
-    assert cost_fit.cores_in_use(idle, 7, 2) == 2
-
-
 def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     slower = {

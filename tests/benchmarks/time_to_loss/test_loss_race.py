@@ -46,13 +46,18 @@ def test_rivals_have_the_same_weights_and_batches(model, monkeypatch, run_python
     assert kfac.losses[0] == adam.losses[0] > adam.losses[-1]
     assert math.isfinite(kfac.losses[-1])
 
-    ours = loss_programs.Program(problem, "adam", 0.01, 3)
+    assert adam.losses == pytest.approx(our_losses(problem, "adam", 0.01), rel=1e-4)
+
+
+def our_losses(problem, name, setting):
+    """Losses at the start and after each of two blocks."""
+    ours = loss_programs.Program(problem, name, setting, 3)
     losses = [ours.loss()]
     for _ in range(2):
         ours.run(4)
         losses.append(ours.loss())
     ours.close()
-    assert adam.losses == pytest.approx(losses, rel=1e-4)
+    return losses
 
 
 def test_rows_are_the_examples_that_programs_draw(monkeypatch):
@@ -93,12 +98,7 @@ def test_pytorch_optimizers_learn_from_our_weights_and_batches(model, tmp_path, 
         assert min(run.lowest for run in theirs) < 0.9 * theirs[0].losses[0], name
 
     theirs = by_optimizer["momentum"][0]  # Adam adds its epsilon at another place in PyTorch.
-    ours = loss_programs.Program(problem, "momentum", theirs.setting, 3)
-    losses = [ours.loss()]
-    for _ in range(2):
-        ours.run(4)
-        losses.append(ours.loss())
-    ours.close()
+    losses = our_losses(problem, "momentum", theirs.setting)
     assert theirs.losses[:3] == pytest.approx(losses, rel=1e-4)
 
 
