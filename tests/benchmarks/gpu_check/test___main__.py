@@ -5,20 +5,22 @@ import types
 
 import pytest
 
-from benchmarks.gpu_check.devices import Gpu, choose_devices
+from benchmarks.gpu_check.devices import Devices, Gpu, choose_devices
 from benchmarks.gpu_check.outcome import Outcome, Verdict
 from benchmarks.gpu_check.parts import PARTS, Part
 
 main = importlib.import_module("benchmarks.gpu_check.__main__")
+A100 = Gpu("A100", (8, 0), 38 * 2**30)
+T4 = Gpu("T4", (7, 5), 10 * 2**30)
 
 
 @pytest.mark.parametrize(
     ("gpus", "skipped"),
     [
         ([], {"tests": "no GPU", "towers_tf32": "no GPU"}),
-        ([Gpu("A100", (8, 0), 2**30)], {}),
+        ([A100], {}),
         (
-            [Gpu("T4", (7, 5), 2**30)],
+            [T4],
             {"towers_tf32": "T4 has no TensorFloat-32: compute capability 7.5, needed is 8.0"},
         ),
     ],
@@ -29,13 +31,32 @@ def test_parts_that_a_machine_cannot_run(gpus, skipped):
     assert sum(part.seconds for part in PARTS.values()) < 600, "ten minutes for all"
 
 
-def test_a_failing_part_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
+@pytest.mark.parametrize(
+    ("gpus", "chosen"),
+    [
+        ([], Devices(("/cpu:0", "/cpu:1"))),
+        ([A100], Devices(("/gpu:0", "/gpu:1"), 8192)),
+        ([T4], Devices(("/gpu:0", "/gpu:1"), 4096)),
+        ([A100] * 3, Devices(("/gpu:0", "/gpu:1", "/gpu:2"))),
+        ([A100] * 8, Devices(("/gpu:0", "/gpu:1", "/gpu:2", "/gpu:3"))),
+    ],
+)
+def test_towers_are_on_gpus_or_on_parts_of_the_only_one(gpus, chosen):
+    assert choose_devices(gpus) == chosen
+
+
+def test_a_failing_part_gives_exit_code_1_and_is_reported(tmp_path, monkeypatch):
+    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0)
     failing = ["python3", "-c", "raise SystemExit('out of luck')"]
+    monkeypatch.setattr(main, "FLAGS", options)
+    monkeypatch.setattr(main, "find_gpus", list)
+    monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
     monkeypatch.setattr(main.run_part, "command", lambda *_: failing)
-    outcomes = main.check(["broken"], [], choose_devices([]), tmp_path, slowdown=1.0)
-    assert outcomes["broken"].verdict is Verdict.FAILED
+    assert main.main([]) == 1
     assert "out of luck" in (tmp_path / "broken.log").read_text()
+    assert "| broken | failed |" in (tmp_path / "report.md").read_text()
+    parts = json.loads((tmp_path / "report.json").read_text())["measured"]["parts"]
+    assert parts["broken"]["verdict"] == Verdict.FAILED
 
 
 def test_a_part_that_succeeds_writes_its_outcome(tmp_path, monkeypatch):
