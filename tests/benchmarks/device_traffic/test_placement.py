@@ -120,5 +120,12 @@ def test_kernels_tell_what_is_in_the_memory_of_the_cpu():
     assert find(tf.reduce_sum, count=1) == Kernel(frozenset({1}), frozenset())
     # The three values of the list come before the axis.
     assert find(lambda *values: tf.concat(values, axis=0), count=3).host_inputs == {3}
+
+
+def test_kernels_of_the_registry_that_differ_in_one_type_are_joined():
+    kernels = [({"T": [kind], "out": [out]}, ["y"]) for kind in ("i", "f") for out in ("a", "b")]
+    other = ({"T": ["g"], "out": ["a", "b"]}, [])
+    joined = kernel_registry._merged([*kernels, other])
+    assert joined == [({"T": ["f", "i"], "out": ["a", "b"]}, ["y"]), other]
     registered = kernel_registry.gpu_kernels()
     assert registered["Assert"] == [{"types": {}, "host": ["condition", "data"]}]

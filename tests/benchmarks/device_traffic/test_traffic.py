@@ -57,6 +57,19 @@ def test_only_copies_that_a_gpu_needs_are_waits():
     assert (wait.kind, wait.source, wait.bytes, in_middle.rounds) == ("Exp", "GPU:0", 4, 1)
 
 
+def test_static_shapes_are_known_before_and_others_are_listed():
+    def make(shape):
+        def build():
+            with on_gpu(0):
+                value = tf.exp(placeholder(shape))
+                return tf.reshape(value, tf.reverse(tf.shape(value), [0])).op
+
+        return build
+
+    assert measured(make([3, 4])).operations == {"CPU:0": 1, "GPU:0": 2}
+    assert measured(make([None, 4])).large[0].bytes is None
+
+
 def test_constant_that_waits_orders_what_uses_it():
     def make():
         with on_gpu(0):

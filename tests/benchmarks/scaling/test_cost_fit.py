@@ -91,6 +91,29 @@ def test_small_work_is_fitted_to_tiny_variables(found):
     assert training[-3:] == pytest.approx((0.02, 0.01, 0.03))
 
 
+def test_small_work_of_dedicated_workers_is_equal(found):
+    """The fit recovers them from the time of tiny variables."""
+    fitted = cost_fit.constants(found, 2)
+    case = Case("dedicated_workers", 256, 4, 512, 4)
+    tiny = dataclasses.replace(case.tiny, workers=3)
+    local = found[dataclasses.replace(tiny, mode="local", workers=1)].worker
+    small = Training(tiny.parameters, 4, local, 10, factors=tiny.factors, statistics=2 * local)
+    small = small._replace(small=0.01, chief_cpu=0.01, other_cpu=0.01)
+    plan = training_plans.dedicated_workers(small, 3)
+    seconds = training_plans.seconds_per_step(plan, fitted)
+    slower = {**found, tiny: found[tiny]._replace(seconds=seconds)}
+    training = cost_fit.training_of(case, slower, fitted)
+    assert training[-3:] == pytest.approx((0.01, 0.01, 0.01), rel=1e-3)
+
+
+def test_kfac_time_is_that_without_a_cluster(found):
+    case = Case("shared", 256, 4, 512, 3)
+    training = cost_fit.training_of(case, found, cost_fit.constants(found, 2))
+    whole = training.statistics + training.preconditioning + training.inversion / case.interval
+    assert whole == pytest.approx(2 * training.computing)
+    assert training.factors == 8 * 256**2 * 4
+
+
 def test_computing_time_is_that_beside_as_many_workers(found):
     fitted = cost_fit.constants(found, 2)
     case = Case("asynchronous", 512, 4, 16, 3)
