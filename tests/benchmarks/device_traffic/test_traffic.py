@@ -62,7 +62,7 @@ def test_static_shapes_are_known_before_and_others_are_listed():
         def build():
             with on_gpu(0):
                 value = tf.exp(placeholder(shape))
-                return tf.reshape(value, tf.reverse(tf.shape(value), [0])).op
+                return tf.reshape(value, tf.reverse(tf.raw_ops.Shape(input=value), [0])).op
 
         return build
 
