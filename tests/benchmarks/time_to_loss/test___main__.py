@@ -1,8 +1,13 @@
+import json
 import math
 
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 
+from benchmarks import harness
+from benchmarks.rivals import environments
+from benchmarks.time_to_loss import __main__ as time_to_loss
 from benchmarks.time_to_loss import loss_programs, loss_race, race_settings
 from benchmarks.time_to_loss.race_settings import Problem
 
@@ -69,6 +74,28 @@ def test_step_ratios_compare_blocks_of_one_race():
     without = loss_race.results([run for run in runs if run.optimizer == "adam"])
     assert without["adam"].step_ratios == []
     assert list(loss_race.table("x", without))[1].endswith(" –")
+
+
+def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    options = ["--problem=autoencoder", "--rival=kfac-jax", "--rival=pytorch", "--rival_seeds=2"]
+
+    def race(rival, problem, chosen, seed, *limits):
+        if rival[0] == "kfac-jax":
+            raise harness.ChildError("no network")
+        return [curve("adam", 0.1, [9.0, 4.0], seed), curve("soap", 0.1, [9.0, 2.0], seed)], []
+
+    monkeypatch.setattr(time_to_loss, "race_ours", lambda problem: curves)
+    monkeypatch.setattr(environments, "install", lambda *_: "python")
+    monkeypatch.setattr(loss_race, "race_rival", race)
+    with flagsaver.flagsaver():
+        time_to_loss.define_flags()
+        time_to_loss.FLAGS(["program", *options, f"--json={data}", f"--picture={picture}"])
+        assert time_to_loss.main([]) == 1
+    found = json.loads(data.read_text())["measured"]
+    counts = {name: len(runs) for name, runs in found.items()}
+    assert counts == {"ours": len(curves), "kfac-jax": 0, "pytorch": 2 * 2}
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

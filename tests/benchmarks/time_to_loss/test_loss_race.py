@@ -81,6 +81,28 @@ def test_rows_are_the_examples_that_programs_draw(monkeypatch):
     np.testing.assert_allclose(step, expected, atol=1e-5)
 
 
+def test_race_of_a_rival_has_its_settings_and_blocks(monkeypatch):
+    tasks, troubles = [], {"soap": "ImportError: no SOAP"}
+
+    def read_json(command, *_):
+        tasks.append(json.loads(command[-1]))
+        run = {"setting": 0.1, "steps": [0, 40], "seconds": [0.0, 1.0], "losses": [2.0, 1.0]}
+        return {"runs": [{"optimizer": "adam", **run}], "troubles": troubles}
+
+    monkeypatch.setattr(loss_race, "_write_start", lambda *_: None)
+    monkeypatch.setattr(harness, "read_json", read_json)
+    race = ("pytorch", "python"), Problem("convnet"), ["soap"], 2, 90, 5
+    (run,), told = loss_race.race_rival(*race)
+    assert (run.problem, run.optimizer, run.seed, run.losses) == ("convnet", "adam", 2, [2.0, 1.0])
+    assert told == ["soap does not race on convnet: ImportError: no SOAP"]
+    (task,) = tasks
+    assert (task["rounds"], len(task["grid"])) == (2, 3)
+    assert task["blocks"] == {"momentum": 40, "adam": 40, "soap": 10}
+    troubles["adam"] = "ImportError: no torch"
+    with pytest.raises(harness.ChildError, match=r"Could not race pytorch.*no torch"):
+        loss_race.race_rival(*race)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("model", race_settings.MODELS)
