@@ -78,12 +78,13 @@ def test_step_ratios_compare_blocks_of_one_race():
 
 def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    options = ["--problem=autoencoder", "--rival=kfac-jax", "--rival=pytorch", "--rival_seeds=2"]
+    options = ["--rival=kfac-jax", "--rival=pytorch", "--rival_seeds=2"]
 
     def race(rival, problem, chosen, seed, *limits):
         if rival[0] == "kfac-jax":
             raise harness.ChildError("no network")
-        return [curve("adam", 0.1, [9.0, 4.0], seed), curve("soap", 0.1, [9.0, 2.0], seed)], []
+        lost = {"adam": [9.0, 4.0], "soap": [9.0, 2.0]}
+        return [curve(name, 0.1, lost[name], seed, problem.name) for name in lost], []
 
     monkeypatch.setattr(time_to_loss, "race_ours", lambda problem: curves)
     monkeypatch.setattr(environments, "install", lambda *_: "python")
@@ -94,7 +95,7 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch):
         assert time_to_loss.main([]) == 1
     found = json.loads(data.read_text())["measured"]
     counts = {name: len(runs) for name, runs in found.items()}
-    assert counts == {"ours": len(curves), "kfac-jax": 0, "pytorch": 2 * 2}
+    assert counts == {"ours": 2 * len(curves), "kfac-jax": 0, "pytorch": 2 * 2 * 2}
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
