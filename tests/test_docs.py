@@ -77,18 +77,6 @@ def test_images_have_texts_of_one_line_and_papers_have_links():
         assert re.findall(r"arXiv[:\s]\s*\d{4}\.\d{4,5}", unlinked) == [], page
 
 
-NOT_FOR_USERS = r"constructor of the base class is not called|: See there\.|: As there[.,]"
-
-
-def test_docstrings_speak_to_users():
-    for package in ("kfac", "model_deploy", "replicate"):
-        for path in (ROOT / package).rglob("*.py"):
-            assert re.findall(NOT_FOR_USERS, path.read_text()) == [], path
-
-
-NOT_FOR_USERS_OF_MODULES = r"\w\.py\b|\bThis module\b|\bCalled by\b|^Owns\b|policy is `"
-
-
 def load(path):
     """Imports a module of docs/ or tools/ from its file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -129,12 +117,6 @@ def test_every_name_in_the_reference_has_a_docstring(referenced):
     assert without == []
 
 
-def test_texts_about_public_modules_speak_to_users(referenced):
-    modules = {name: found.doc for name, found in referenced if found.kind == "module"}
-    for name, doc in modules.items():
-        assert re.findall(NOT_FOR_USERS_OF_MODULES, doc, re.MULTILINE) == [], name
-
-
 def test_every_class_of_the_reference_has_one_page(referenced):
     pages = public_names.class_pages()
     assert pages["kfac.KfacOptimizer"] == "kfac"
@@ -146,17 +128,10 @@ def test_every_class_of_the_reference_has_one_page(referenced):
     assert len({name.lower() for name in pages}) == len(pages)  # Some systems ignore case in files.
 
 
-@pytest.mark.parametrize(
-    ("doc", "sentence"),
-    [
-        ("Makes a step,\nin two lines. And more.\n\nArgs:", "Makes a step, in two lines."),
-        ("Takes names, e.g. `a.b`, i.e. some. More.", "Takes names, e.g. `a.b`, i.e. some."),
-        ("Means 0.5 without a full stop", "Means 0.5 without a full stop"),
-        ("", ""),
-    ],
-)
-def test_first_sentence_of_a_docstring(doc, sentence):
-    assert public_names.first_sentence(doc) == sentence
+def test_first_sentence_of_a_docstring_goes_beyond_its_first_line():
+    doc = "Takes names,\ne.g. `a.b`, i.e. some. And more.\n\nArgs:"
+    assert public_names.first_sentence(doc) == "Takes names, e.g. `a.b`, i.e. some."
+    assert public_names.first_sentence("Means 0.5 alone") == "Means 0.5 alone"
 
 
 def test_names_read_from_the_source_are_those_of_the_package():

@@ -96,13 +96,11 @@ def test_sdist_holds_the_sources_without_examples(built):
     assert not [name for name in names if name.startswith(("examples", "tests"))]
 
 
-def test_version_is_the_same_everywhere():
+def test_version_is_written_once_and_the_same_everywhere():
     assert run("setup.py", "--version", cwd=ROOT).split()[-1] == PROJECT["version"]
     assert metadata.version("replicate-model-fn") == PROJECT["version"]
     assert replicate.__version__ == PROJECT["version"]
-
-
-def test_version_is_written_once():
+    # The sources read it from the metadata.
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     quoted = re.compile(rf"""["']{re.escape(PROJECT["version"])}["']""")
     assert not [path for path in sources if quoted.search(path.read_text())]

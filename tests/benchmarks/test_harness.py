@@ -1,11 +1,8 @@
-import json
-import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from benchmarks import harness
 
@@ -25,15 +22,6 @@ def test_failed_and_slow_programs_are_errors():
         harness.read_json(program("raise SystemExit('out of luck')"), "time it")
     with pytest.raises(SystemExit, match=r"Could not wait in 0 s\."):
         harness.run_program(program("import time; time.sleep(100)"), "wait", seconds=0.1)
-
-
-def test_run_reports_failure_and_keeps_log(tmp_path):
-    log = tmp_path / "said.log"
-    assert harness.run_in_time(program("pass"), log, 60) == ""
-    failing = program("import sys; print('why', file=sys.stderr); sys.exit(3)")
-    trouble = harness.run_in_time(failing, log, 60)
-    assert trouble == f"exit code 3; see {log}"
-    assert log.read_text() == "why\n"
 
 
 def test_run_ends_slow_program_and_its_children(tmp_path):
@@ -93,15 +81,6 @@ def test_ratios_and_their_spread():
     assert harness.spread(found, 2) == "1.00 [0.50, 3.00]"
 
 
-def test_record_holds_date_machine_and_versions(tmp_path):
-    path = tmp_path / "found.json"
-    harness.write_record(str(path), {"a": [1.0]})
-    found = json.loads(path.read_text())
-    assert found["measured"] == {"a": [1.0]}
-    assert found["cores"] >= 1
-    assert set(found) == {"cores", "date", "load", "measured", "processor", "versions"}
-
-
 def test_bars_show_the_medians(tmp_path):
     path, drawn = tmp_path / "bars.png", []
     for value in (1.0, 5.0):
@@ -109,27 +88,3 @@ def test_bars_show_the_medians(tmp_path):
         harness.draw_bars(str(path), groups, "Title", "ratio")
         drawn.append(path.read_bytes())
     assert drawn[0] != drawn[1]
-
-
-def test_divide_cpu_sets_logical_devices(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        tf.config, "set_logical_device_configuration", lambda *arguments: made.append(arguments)
-    )
-    assert harness.divide_cpu(3) == ["/cpu:0", "/cpu:1", "/cpu:2"]
-    ((device, parts),) = made
-    assert device == tf.config.list_physical_devices("CPU")[0]
-    assert len(parts) == 3
-
-
-@pytest.mark.parametrize(("chosen", "level"), [(None, "2"), ("0", "0")])
-def test_messages_of_tensorflow_are_hidden_unless_asked_for(monkeypatch, chosen, level):
-    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
-    if chosen is not None:
-        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", chosen)
-    found = []
-    monkeypatch.setattr(
-        harness.app, "run", lambda main: found.append((main, os.environ["TF_CPP_MIN_LOG_LEVEL"]))
-    )
-    harness.run(print)
-    assert found == [(print, level)]

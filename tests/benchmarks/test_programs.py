@@ -1,27 +1,60 @@
-"""Small benchmarks: each runs, and prints what it says."""
+"""What the benchmarks have in common: their options and tables, and runs of the small ones."""
 
 import importlib
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from absl.testing import flagsaver
 
-from benchmarks import graph_build, harness, kfac_step, memory, rival_memory, rival_step
+from benchmarks import graph_build, harness, memory, rival_memory, rival_step
+from benchmarks.checkpoint_time import __main__ as checkpoint_time
+from benchmarks.kfac_step import MODELS
+from benchmarks.kfac_step import __main__ as kfac_step
 from benchmarks.rivals import environments
+from benchmarks.tower_step import __main__ as tower_step
 
-ROOT = Path(__file__).resolve().parents[2]
-ALONE = {memory.ALONE: {memory.ALONE: [400_000_000, 500_000_000, 600_000_000]}}
-TIMES = {"momentum": [0.001, 0.002, 0.001], "kfac": [0.002, 0.003, 0.004]}
+TIMES = [0.001, 0.002, 0.001], [0.002, 0.003, 0.004]
+OPERATIONS = kfac_step.Operations(1e9, 8.7e9), kfac_step.Operations(1e9, 2.5e9)
+PEAKS = {
+    memory.ALONE: {memory.ALONE: [400_000_000, 500_000_000, 600_000_000]},
+    "MLP": {"1 tower": [520_000_000], "2 towers": [525_000_000, 530_000_000, 535_000_000]},
+}
 
 
-def test_lines_show_the_time_per_tower():
-    head, line = graph_build.lines({4: {"replicated": [2.0, 4.0], "by hand": [2.0, 2.0]}})
-    assert head.split()[-3:] == ["s", "per", "tower"]
-    assert "1.50 [1.00, 2.00]" in line
-    assert line.endswith(" 0.75")
+def test_tables_have_medians_and_the_ratios_of_rounds():
+    saves = {"replicate": [1.0, 3.0, 2.0], "plain Saver": [1.0, 2.0, 2.0]}
+    measured = {"times": {"save": saves}, "variables": 1200, "numbers": 3}
+    for lines, last in (
+        (
+            graph_build.lines({4: {"replicated": [2.0, 4.0], "by hand": [2.0, 2.0]}}),
+            "4 3.00 [2.00, 4.00] 2.00 [2.00, 2.00] 1.50 [1.00, 2.00] 0.75",
+        ),
+        (memory.lines(PEAKS), "MLP, 2 towers 530 [525, 535] 30 [25, 35] 1.50"),
+        (
+            rival_memory.lines({"convnet": {"ours": [10**7], "tensorflow-kfac": [4 * 10**7]}}),
+            "convnet 10 [10, 10] 40 [40, 40] 0.25",
+        ),
+        (
+            rival_step.lines({"convnet": {"kfac-jax": {"momentum": TIMES[0], "kfac": TIMES[1]}}}),
+            "convnet, kfac-jax 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00]",
+        ),
+        (
+            kfac_step.table([kfac_step.Measurement("convnet", *TIMES, *OPERATIONS)]),
+            "convnet 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00] "
+            "1.00, 8.70: 8.70 1.00, 2.50: 2.50",
+        ),
+        (
+            tower_step.lines("MLP", 2, {"times": {"replicated": TIMES[0], "by hand": TIMES[1]}}),
+            "by hand 3.00 [2.00, 4.00] ms ours / this 0.50 [0.25, 0.67]",
+        ),
+        (
+            checkpoint_time.lines("lenet", 2, measured),
+            "save 2.000 [1.000, 3.000] 2.000 [1.000, 2.000] 1.00 [1.00, 1.50]",
+        ),
+    ):
+        assert " ".join(list(lines)[-1].split()) == last
 
 
 def test_graph_build(tmp_path, monkeypatch):
@@ -64,32 +97,6 @@ def test_benchmarks_accept_their_planned_options(tmp_path, run_command):
     run_command("-c", CHECK_OPTIONS, json.dumps([command[2:] for command in commands]))
 
 
-def test_failed_benchmark_does_not_stop_others(tmp_path, monkeypatch, capfd):
-    plans = {"absent": main.Plan("no_such_module", 1), "old": main.Plan("x", 1, on_tf215=True)}
-    monkeypatch.setattr(main, "PLANS", plans)
-    outcomes = main.run_all(list(plans), tmp_path, str(tmp_path / "python"))
-    assert outcomes["absent"].trouble.startswith("exit code 1")
-    assert "no_such_module" in (tmp_path / "absent.log").read_text()
-    assert "make .venv-tf215" in outcomes["old"].trouble
-    printed = capfd.readouterr().out
-    assert "== absent" in printed
-    assert "== old" in printed
-    *_, total = main.lines({"a": main.Outcome(20.0, ""), "b": main.Outcome(1.0, "stopped")})
-    assert total.split() == ["21", "s"]
-
-
-def test_lines_of_memory_subtract_tensorflow_and_compare_with_first_case():
-    peaks = {"1 tower": [520_000_000], "2 towers": [525_000_000, 530_000_000, 535_000_000]}
-    _, alone, one, two = memory.lines(ALONE | {"MLP": peaks})
-    assert alone.split() == ["TensorFlow", "alone", "500", "[400,", "600]"]
-    assert one.endswith("20 [20, 20]    1.00")
-    assert two.endswith("30 [25, 35]    1.50")
-    found = memory.cases(["MLP", "K-FAC, ConvNet"])
-    assert found[memory.ALONE] == (memory.ALONE,)
-    assert found["MLP"] == ("1 tower", "2 towers", "4 towers")
-    assert found["K-FAC, ConvNet"] == ("momentum", "K-FAC")
-
-
 @pytest.mark.slow
 def test_memory(run_benchmark):
     options = ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"]
@@ -100,31 +107,17 @@ def test_memory(run_benchmark):
     assert kfac["K-FAC"][0] > kfac["momentum"][0] + 30e6
 
 
-def test_our_and_their_processes_alternate(monkeypatch):
-    options = SimpleNamespace(model=["convnet"], environments="there", repeats=2)
-    cases = []
-
-    def commands(model, optimizer, python):
-        assert (model, python) == ("convnet", "python of tensorflow-kfac in there")
-        return {"ours": [optimizer], "tensorflow-kfac": [optimizer]}
-
-    def read_json(command, purpose):
-        cases.append(purpose.rpartition("convnet, ")[2])
-        return {"alone": 100, "peak": 100 + len(cases)}
-
+def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
+    options = SimpleNamespace(model=["convnet"], environments="", repeats=2)
+    peaks = iter(range(101, 109))
     monkeypatch.setattr(rival_memory, "FLAGS", options)
-    monkeypatch.setattr(rival_memory, "commands", commands)
-    monkeypatch.setattr(harness, "read_json", read_json)
-    monkeypatch.setattr(
-        environments, "install", lambda name, folder: f"python of {name} in {folder}"
-    )
-    found = rival_memory.measure()
-    assert cases[:3] == ["momentum, ours", "momentum, tensorflow-kfac", "momentum, ours"]
-    assert found["convnet, momentum"] == {"ours": [1, 3], "tensorflow-kfac": [2, 4]}
-    assert found["convnet, kfac"] == {"ours": [5, 7], "tensorflow-kfac": [6, 8]}
-    peaks = {"ours": [9_000_000, 10_000_000, 20_000_000], "tensorflow-kfac": [40_000_000]}
-    _, line = rival_memory.lines({"convnet, kfac": peaks})
-    assert line.split() == ["convnet,", "kfac", "10", "[9,", "20]", "40", "[40,", "40]", "0.25"]
+    monkeypatch.setattr(rival_memory, "commands", lambda *_: {"ours": [], "tensorflow-kfac": []})
+    monkeypatch.setattr(environments, "install", lambda *_: "python")
+    monkeypatch.setattr(harness, "read_json", lambda *_: {"alone": 100, "peak": next(peaks)})
+    assert rival_memory.measure() == {
+        "convnet, momentum": {"ours": [1, 3], "tensorflow-kfac": [2, 4]},
+        "convnet, kfac": {"ours": [5, 7], "tensorflow-kfac": [6, 8]},
+    }
 
 
 @pytest.mark.slow
@@ -144,47 +137,8 @@ def test_programs_measure_peaks_with_our_kfac():
         assert peaks["peak"] - peaks["alone"] > 4 * 4 * (785**2 + 1001**2)
 
 
-def test_failed_rival_does_not_stop_others(monkeypatch, tmp_path, capsys):
-    options = SimpleNamespace(
-        rival=["absent", "kfac-jax", "tensorflow-kfac"],
-        environments=str(tmp_path),
-        model=kfac_step.MODELS,
-        batch_size=256,
-        repeats=3,
-        block=10,
-        seconds=200.0,
-        json=str(tmp_path / "found"),
-        picture=None,
-    )
-
-    def install(name, folder):
-        if name == "absent":
-            raise harness.ChildError("no network")
-        return "python"
-
-    def read_json(command, purpose, seconds):
-        assert seconds == 200
-        if "kfac-jax" in purpose:
-            raise harness.ChildError(purpose)
-        return TIMES
-
-    monkeypatch.setattr(rival_step, "FLAGS", options)
-    monkeypatch.setattr(environments, "install", install)
-    monkeypatch.setattr(harness, "read_json", read_json)
-    found, troubles = rival_step.measure_all()
-    assert found == {
-        "convnet": {"tensorflow-kfac": TIMES},
-        "autoencoder": {"tensorflow-kfac": TIMES},
-    }
-    assert troubles == ["no network", "time kfac-jax, autoencoder"]
-    assert rival_step.main([]) == 1
-    assert json.loads((tmp_path / "found").read_text())["measured"] == found
-    _, _, line = capsys.readouterr().out.partition("\nconvnet, tensorflow-kfac")
-    assert line.partition("\n")[0].endswith("2.00 [1.50, 4.00]")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("model", kfac_step.MODELS)
+@pytest.mark.parametrize("model", MODELS)
 def test_program_runs_with_our_kfac(model):
     # This project's `kfac` takes the same arguments as the one that the program is written for.
     command = environments.command("tensorflow-kfac", sys.executable, "steps", model)

@@ -45,18 +45,6 @@ def test_every_row_of_the_examples_and_every_notebook_has_a_card(gallery):
     )
 
 
-def test_card_links_relative_to_its_page(gallery):
-    card = gallery.Card(
-        "a_b", "a b", "one `x<y`, and [z](#z)", "start/e.html#a", "source/a.py.html"
-    )
-    assert gallery.card_html(card, "../") == (
-        '<div class="card"><a href="../start/e.html#a">'
-        '<img src="../_images/gallery/a_b.png" alt="" loading="lazy" width="480" height="300">'
-        "<strong>a b</strong></a><p>one <code>x&lt;y</code>, and z</p>"
-        '<a class="file" href="../source/a.py.html"><code>a.py</code></a></div>'
-    )
-
-
 def png(colour):
     """A picture of one colour, 96 × 30 pixels."""
     file = io.BytesIO()
@@ -110,12 +98,3 @@ def test_curves_are_those_that_the_program_printed(gallery, thumbnails, tmp_path
     card = gallery.Card("a", "a", "", "start/e.html#a", "", None, LINES)
     colours = {tuple(pixel) for pixel in drawn(thumbnails, card, tmp_path).reshape(-1, 3)}
     assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (255, 255, 255)} <= colours
-
-
-def test_terminal_has_the_first_and_last_lines(gallery, thumbnails, tmp_path):
-    lines = ("$ run", "…", *(f"line {number} {'x' * 60}" for number in range(20)))
-    shown = [text.get_text() for text in thumbnails.terminal(lines).texts]
-    assert shown[:3] == [r"\$ run", "…", f"line 13 {'x' * 43}…"]
-    assert len(shown) == 9
-    card = gallery.Card("a", "a", "", "start/e.html#a", "", None, lines)
-    np.testing.assert_array_equal(drawn(thumbnails, card, tmp_path)[2, 2], [0x1B, 0x1F, 0x24])

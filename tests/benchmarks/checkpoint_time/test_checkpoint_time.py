@@ -12,15 +12,6 @@ from benchmarks.checkpoint_time import checkpoint_programs as programs
 v1 = tf.compat.v1
 
 
-def test_lines_compare_rounds():
-    save = {"replicate": [1.0, 3.0, 2.0], "plain Saver": [1.0, 2.0, 2.0]}
-    found = {"times": {"save": save}, "variables": 1200, "numbers": 3}
-    head, _, line = checkpoint_time.lines("lenet", 2, found)
-    assert "1,200 variables" in head
-    assert line.startswith("save")
-    assert line.endswith("1.00 [1.00, 1.50]")
-
-
 @pytest.mark.slow
 def test_program(run_benchmark, tmp_path):
     options = ["--network=lenet", "--side=8", "--rounds=2", f"--checkpoints={tmp_path}"]

@@ -2,9 +2,7 @@
 
 import pytest
 
-from benchmarks.device_traffic import __main__ as device_traffic
 from benchmarks.device_traffic import links, reductions, steps
-from benchmarks.device_traffic.traffic import Crossing, Stray, Traffic
 
 TOWERS = 2
 PARAMETERS = 4 * (5 * 5 * 1 * 16 + 16 + 5 * 5 * 16 * 16 + 16 + 784 * 10 + 10)
@@ -19,16 +17,6 @@ LOSS = 4
 TOWER_COUNTS = 4
 SLACK = 1024
 """Bytes by which parts may differ, since small pieces are not cut off, and of checks."""
-MEASURED = Traffic(
-    operations={"CPU:0": 2, "GPU:0": 3},
-    crossings=[
-        Crossing("batch:0", "Split", "CPU:0", "GPU:0", 4000, ("a", "b", "c"), is_wait=False),
-        Crossing("all:0", "All", "GPU:0", "CPU:0", 1, ("switch",), is_wait=True),
-    ],
-    strays=[Stray("text", "AsString", "GPU:0")],
-    rounds=1,
-    transfers=2,
-)
 
 
 def packed(size):
@@ -92,11 +80,6 @@ def test_new_inverses_add_averages_and_two_rounds(usual_step):
     assert found.strays == []
 
 
-def test_unknown_step_is_refused():
-    with pytest.raises(SystemExit, match=r"no step 'sdg'\. Accepted are sgd, momentum"):
-        steps.check_names(["sdg"])
-
-
 @pytest.fixture(scope="module")
 def measured():
     """Traffic by reduction, with four towers and variables on the CPU."""
@@ -137,36 +120,6 @@ def test_links_carry_equal_shares_of_the_gradients(found, way, link, between_hal
     share = 0 if way == "last" else 0.75 * PARAMETERS
     for gpu in range(TOWER_COUNTS):
         assert links_of_way.received(f"GPU:{gpu}") == pytest.approx(share, abs=2 * SLACK)
-
-
-def test_row_shows_bytes(measured):
-    row = reductions.row(measured["last"], 1e3)
-    assert row == "| local | 4 | `last` | 234.9 | 58.7 | 234.9 | 0.0 | 58.7 | 0.0 | 1 |"
-    assert row.count("|") == len(reductions.HEADS) + 1
-
-
-def words(lines):
-    return [" ".join(line.split()) for line in lines]
-
-
-def test_lines_show_bytes_waits_tensors_and_links():
-    head, line = words(device_traffic.lines({"mine": MEASURED}))
-    assert head.startswith("step CPU>GPU, kB")
-    assert line == "mine 4.0 0.0 0.0 1 1 1"
-    assert words(device_traffic.details(MEASURED)) == [
-        "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b",
-        "wait GPU:0 > CPU:0 1 B All all:0 for switch",
-        "no kernel GPU:0 AsString text",
-    ]
-    assert words(device_traffic.link_lines(MEASURED)) == [
-        "link CPU:0 > GPU:0 4000 B",
-        "link GPU:0 > CPU:0 1 B",
-        "most on a link 4000 B, into a memory 4000 B, out of a memory 4000 B; "
-        "2 transfers one after another",
-    ]
-    record = device_traffic.record(MEASURED)
-    assert record["links"][0] == {"source": "CPU:0", "target": "GPU:0", "bytes": 4000}
-    assert record["transfers"] == 2
 
 
 @pytest.mark.slow

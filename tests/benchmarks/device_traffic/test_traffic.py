@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.device_traffic import links, traffic
-from benchmarks.device_traffic.traffic import Crossing
+from benchmarks.device_traffic import traffic
 
 v1 = tf.compat.v1
 
@@ -58,25 +57,12 @@ def test_only_copies_that_a_gpu_needs_are_waits():
     assert (wait.kind, wait.source, wait.bytes, in_middle.rounds) == ("Exp", "GPU:0", 4, 1)
 
 
-def test_host_input_of_a_gpu_kernel_is_a_wait():
-    def make():
-        with on_gpu(0):
-            value = tf.exp(placeholder([4]))
-            positive = tf.reduce_all(value > 0)
-            return tf.raw_ops.Switch(data=value, pred=positive).output_true.op
-
-    found = measured(make)
-    (wait,) = found.waits
-    assert (wait.kind, wait.target, wait.bytes) == ("All", "CPU:0", 1)
-    assert found.rounds == 1
-
-
 def test_static_shapes_are_known_before_and_others_are_listed():
     def make(shape):
         def build():
             with on_gpu(0):
                 value = tf.exp(placeholder(shape))
-                return tf.reshape(value, tf.reverse(tf.shape(value), [0])).op
+                return tf.reshape(value, tf.reverse(tf.raw_ops.Shape(input=value), [0])).op
 
         return build
 
@@ -102,30 +88,6 @@ def test_constant_that_waits_orders_what_uses_it():
     assert found.rounds == 1
 
 
-def test_dead_outputs_of_switches_are_not_counted():
-    def make():
-        with on_gpu(0):
-            value = tf.exp(placeholder([4]))
-        switch = tf.raw_ops.Switch(data=value, pred=placeholder([], tf.bool), name="chosen")
-        with on_gpu(1):
-            rare = tf.sin(switch.output_true)
-        with on_gpu(0):
-            usual = tf.cos(switch.output_false)
-            return tf.raw_ops.Merge(inputs=[usual, rare]).output.op
-
-    def found(is_rare):
-        with tf.Graph().as_default() as graph:
-            fetch = make()
-            return traffic.measure(graph.get_operations(), [fetch], rare=is_rare)
-
-    both = found(lambda tensor: False)
-    usual = found(lambda tensor: tensor.op.name == "chosen" and tensor.value_index == 1)
-    neither = found(lambda tensor: tensor.op.name == "chosen")
-    assert both.operations == {"CPU:0": 2, "GPU:0": 4, "GPU:1": 1}
-    assert usual.operations == {"CPU:0": 2, "GPU:0": 4}
-    assert neither.operations == {}
-
-
 def test_operation_without_gpu_kernel_is_a_stray():
     def make():
         with on_gpu(0):
@@ -134,32 +96,3 @@ def test_operation_without_gpu_kernel_is_a_stray():
     found = measured(make)
     assert found.strays == [traffic.Stray("text", "AsString", "GPU:0")]
     assert found.operations == {"CPU:0": 2, "GPU:0": 1}
-
-
-def crossing(source, target, size, consumer="sum/add"):
-    return Crossing("x:0", "Mul", source, target, size, (consumer,), is_wait=False)
-
-
-CROSSINGS = [
-    crossing("GPU:0", "CPU:0", 10),
-    crossing("GPU:0", "CPU:0", 5),
-    crossing("GPU:0", "GPU:1", 7),
-    crossing("GPU:1", "CPU:0", 3, "other"),
-    crossing("GPU:2", "GPU:1", None),
-    crossing("GPU:3", "GPU:1", 8),
-    crossing("GPU:1", "GPU:2", 9),
-]
-
-
-def test_bytes_are_added_by_link():
-    found = links.of(CROSSINGS)
-    assert found.bytes["GPU:0", "CPU:0"] == 15
-    assert ("GPU:2", "GPU:1") not in found.bytes
-    assert (found.largest, found.most_received, found.most_sent) == (15, 18, 22)
-    assert (found.received("GPU:1"), found.sent("GPU:1")) == (15, 12)
-    # Between halves those of one direction count.
-    assert links.of(CROSSINGS).between_halves(4) == 9
-    assert links.of(CROSSINGS).between_halves(2) == 7
-    # A scope selects by consumers.
-    assert links.of(CROSSINGS, "oth").bytes == {("GPU:1", "CPU:0"): 3}
-    assert links.of([]).largest == 0

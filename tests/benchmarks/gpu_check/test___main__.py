@@ -4,22 +4,23 @@ import sys
 import types
 
 import pytest
-from absl import flags
 
-from benchmarks.gpu_check.devices import Gpu, choose_devices
+from benchmarks.gpu_check.devices import Devices, Gpu, choose_devices
 from benchmarks.gpu_check.outcome import Outcome, Verdict
 from benchmarks.gpu_check.parts import PARTS, Part
 
 main = importlib.import_module("benchmarks.gpu_check.__main__")
+A100 = Gpu("A100", (8, 0), 38 * 2**30)
+T4 = Gpu("T4", (7, 5), 10 * 2**30)
 
 
 @pytest.mark.parametrize(
     ("gpus", "skipped"),
     [
         ([], {"tests": "no GPU", "towers_tf32": "no GPU"}),
-        ([Gpu("A100", (8, 0), 2**30)], {}),
+        ([A100], {}),
         (
-            [Gpu("T4", (7, 5), 2**30)],
+            [T4],
             {"towers_tf32": "T4 has no TensorFloat-32: compute capability 7.5, needed is 8.0"},
         ),
     ],
@@ -30,36 +31,32 @@ def test_parts_that_a_machine_cannot_run(gpus, skipped):
     assert sum(part.seconds for part in PARTS.values()) < 600, "ten minutes for all"
 
 
-def run(monkeypatch, folder, parts):
-    """Runs the program with the given parts; returns its exit code."""
-    values = flags.FlagValues()
-    monkeypatch.setattr(main, "FLAGS", values)
+@pytest.mark.parametrize(
+    ("gpus", "chosen"),
+    [
+        ([], Devices(("/cpu:0", "/cpu:1"))),
+        ([A100], Devices(("/gpu:0", "/gpu:1"), 8192)),
+        ([T4], Devices(("/gpu:0", "/gpu:1"), 4096)),
+        ([A100] * 3, Devices(("/gpu:0", "/gpu:1", "/gpu:2"))),
+        ([A100] * 8, Devices(("/gpu:0", "/gpu:1", "/gpu:2", "/gpu:3"))),
+    ],
+)
+def test_towers_are_on_gpus_or_on_parts_of_the_only_one(gpus, chosen):
+    assert choose_devices(gpus) == chosen
+
+
+def test_a_failing_part_gives_exit_code_1_and_is_reported(tmp_path, monkeypatch):
+    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0)
+    failing = ["python3", "-c", "raise SystemExit('out of luck')"]
+    monkeypatch.setattr(main, "FLAGS", options)
     monkeypatch.setattr(main, "find_gpus", list)
-    flags.DEFINE_multi_string("part", parts, "", flag_values=values)
-    flags.DEFINE_string("folder", str(folder), "", flag_values=values)
-    flags.DEFINE_float("slowdown", 1.0, "", flag_values=values)
-    values(["program"])
-    return main.main([])
-
-
-def test_a_failing_part_gives_exit_code_1(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
-    monkeypatch.setattr(
-        main.run_part, "command", lambda *_: ["python3", "-c", "raise SystemExit('out of luck')"]
-    )
-    assert run(monkeypatch, tmp_path, ["broken"]) == 1
+    monkeypatch.setattr(main.run_part, "command", lambda *_: failing)
+    assert main.main([]) == 1
     assert "out of luck" in (tmp_path / "broken.log").read_text()
-    assert "failed" in capfd.readouterr().out
     assert "| broken | failed |" in (tmp_path / "report.md").read_text()
-
-
-def test_skipped_parts_do_not_fail(tmp_path, monkeypatch, capfd):
-    assert run(monkeypatch, tmp_path, ["tests", "towers_tf32"]) == 0
-    _, *lines, _ = capfd.readouterr().out.splitlines()
-    assert [" ".join(line.split()) for line in lines] == [
-        "tests skipped 0 s no GPU",
-        "towers_tf32 skipped 0 s no GPU",
-    ]
+    parts = json.loads((tmp_path / "report.json").read_text())["measured"]["parts"]
+    assert parts["broken"]["verdict"] == Verdict.FAILED
 
 
 def test_a_part_that_succeeds_writes_its_outcome(tmp_path, monkeypatch):

@@ -1,13 +1,11 @@
 """Memory of K-FAC on one and two GPUs, compared with sizes of the factors."""
 
-import json
-
 import numpy as np
 import pytest
 
 from benchmarks.kfac_memory import __main__ as kfac_memory
 from benchmarks.kfac_memory import device_memory, training_step
-from benchmarks.kfac_memory.device_memory import DeviceMemory, FactorMemory, Memory
+from benchmarks.kfac_memory.device_memory import DeviceMemory, Memory
 
 FLOAT = 4
 SIDE = 12
@@ -15,19 +13,6 @@ CLASSES = 5
 LENET = np.array([76, 32, 801, 64, 64 * (SIDE // 4) ** 2 + 1, 1024, 1025, CLASSES])
 """Rows of the factors of LeNet: patches of 5·5·3 and 5·5·32 entries, and two dense layers."""
 PARAMETERS = FLOAT * int(np.sum(LENET[::2] * LENET[1::2]))
-MB = 10**6
-FACTORS = [
-    FactorMemory("fc/w/input", 4608, "GPU:1", "GPU:0", 40 * MB, 40 * MB, 3e9),
-    FactorMemory("fc/w/output", 64, "GPU:0", "GPU:0", 10 * MB, 10 * MB, 1e9),
-]
-MEMORY = Memory(
-    {
-        "CPU:0": DeviceMemory(velocities=7 * MB),
-        "GPU:0": DeviceMemory(10 * MB, 50 * MB, 0, 5 * MB, 20 * MB, 40 * MB, 3e9),
-        "GPU:1": DeviceMemory(averages=40 * MB, cost=1e9),
-    },
-    FACTORS,
-)
 
 
 def packed(rows):
@@ -76,40 +61,16 @@ def test_one_packed_sum_of_each_factor_crosses(two_towers):
         assert two_towers.devices[name].cost == cost
 
 
-def test_sizes_with_the_most_bytes_come_first():
-    factors = [
-        FactorMemory(str(number), rows, "GPU:0", "GPU:0", rows**2, rows**2, rows**3)
-        for number, rows in enumerate([4, 5, 4, 1])
-    ]
-    groups = device_memory.by_rows(factors)
-    assert {rows: [each.name for each in group] for rows, group in groups.items()} == {
-        4: ["0", "2"],
-        5: ["1"],
-        1: ["3"],
+def test_lines_of_devices_show_megabytes_and_shares_of_the_work():
+    devices = {
+        "GPU:0": DeviceMemory(10**7, 5 * 10**7, 0, 5 * 10**6, 2 * 10**7, 4 * 10**7, 3e9),
+        "GPU:1": DeviceMemory(averages=4 * 10**7, cost=1e9),
     }
-    assert list(groups) == [4, 5, 1]
-
-
-def cells(line):
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_lines_of_devices_and_of_factors_in_megabytes():
-    lines = list(kfac_memory.device_lines(2, MEMORY))
-    assert [cells(line) for line in lines] == [
-        ["2", "CPU:0", "0", "0", "0", "0%", "0", "0", "0", "7"],
-        ["2", "GPU:0", "10", "50", "60", "75%", "5", "65", "40", "0"],
-        ["2", "GPU:1", "40", "0", "40", "25%", "0", "40", "0", "0"],
+    lines = list(kfac_memory.device_lines(2, Memory(devices, [])))
+    assert lines == [
+        "| 2 | GPU:0 | 10 | 50 | 60 | 75% | 5 | 65 | 40 | 0 |",
+        "| 2 | GPU:1 | 40 | 0 | 40 | 25% | 0 | 40 | 0 | 0 |",
     ]
-    assert len(cells(lines[0])) == len(kfac_memory.DEVICE_TITLES)
-    groups = {4608: FACTORS[:1], 64: FACTORS[1:]}
-    *_, largest, others = (cells(line) for line in kfac_memory.factor_lines(groups, 1))
-    assert largest == ["4608", "1", "80", "80%", "75%", "`fc/w/input`"]
-    assert others == ["others", "1", "20", "20%", "25%", "`fc/w/output`"]
-    assert len(list(kfac_memory.factor_lines(groups, 2))) == 4
-    found = json.loads(json.dumps(kfac_memory.record(MEMORY)))
-    assert found["devices"]["GPU:0"]["fetched"] == 40 * MB
-    assert found["factors"][0]["average"] == "GPU:1"
 
 
 @pytest.mark.slow

@@ -5,19 +5,10 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.kfac_step import MODELS, operation_counts, step_programs
-from benchmarks.kfac_step import __main__ as kfac_step
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import run_if
 
 v1 = tf.compat.v1
-
-
-def test_table():
-    counts = kfac_step.Operations(1e9, 8.7e9), kfac_step.Operations(1e9, 2.5e9)
-    times = [0.01, 0.02, 0.03], [0.02, 0.05, 0.03]
-    _, line = kfac_step.table([kfac_step.Measurement("convnet", *times, *counts)])
-    assert "2.00 [1.00, 2.50]" in line
-    assert line.split("]")[-1].split() == ["1.00,", "8.70:", "8.70", "1.00,", "2.50:", "2.50"]
 
 
 @pytest.mark.slow

@@ -53,34 +53,6 @@ def test_race_takes_turns_and_names_what_does_not_start(turns):
     json.dumps(found)
 
 
-@pytest.mark.parametrize("name", environments.RIVALS)
-def test_install_runs_once(name, tmp_path, monkeypatch):
-    commands, folder = [], str(tmp_path)
-
-    def fail(command, purpose):
-        raise harness.ChildError(purpose)
-
-    def run(command, purpose):
-        commands.append(command)
-        (tmp_path / name).mkdir(exist_ok=True)
-        return "python3.11\n"
-
-    monkeypatch.setattr(harness, "run_program", fail)
-    for _ in range(2):  # An install that has failed is tried again.
-        with pytest.raises(harness.ChildError, match=f"install {name}"):
-            environments.install(name, folder)
-    monkeypatch.setattr(harness, "run_program", run)
-    python = environments.install(name, folder)
-    assert python == str(tmp_path / name / "bin" / "python")
-    assert commands[1][:3] == ["python3.11", "-m", "venv"]
-    rival = environments.RIVALS[name]
-    installed = [argument for command in commands[2:] for argument in command if "==" in argument]
-    assert installed == [*rival.packages, *rival.alone]
-    count = len(commands)
-    assert environments.install(name, folder) == python
-    assert len(commands) == count
-
-
 def test_programs_of_rivals_exist():
     for name, rival in environments.RIVALS.items():
         for kind in rival.kinds:

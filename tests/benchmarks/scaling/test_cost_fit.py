@@ -125,18 +125,6 @@ def test_computing_time_is_that_beside_as_many_workers(found):
     assert cost_fit.training_of(case, without, fitted).computing == one
 
 
-def test_cores_in_use(found):
-    local = [case for case in found if not case.is_exchanged and not case.is_tiny]
-    idle = {case: found[case] for case in local}
-    for case in local:
-        if case.workers == 2:
-            idle[case] = found[case]._replace(seconds=1.25 * found[case].seconds)
-    assert cost_fit.cores_in_use(idle, 2, 2) == pytest.approx(2 / 1.25)
-    assert cost_fit.cores_in_use(idle, 3, 2) == pytest.approx(2)
-    assert cost_fit.cores_in_use(idle, 1, 2) == 2
-    assert cost_fit.cores_in_use(idle, 7, 2) == 2
-
-
 def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     slower = {
@@ -153,26 +141,10 @@ def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     assert error_of(case, rounding) == pytest.approx(0, abs=1e-6)
 
 
-def test_constants_are_never_negative(found):
-    quick = {
-        case: point._replace(seconds=1e-9) if case.mode == "synchronous" else point
-        for case, point in found.items()
-    }
-    assert cost_fit.constants(quick, 2).merge == Costs(0, 0, 0)
-
-
 def test_points_of_a_case_are_replaced_by_their_medians():
     case = Case("local", 2, 2, 2, 1)
     points = [Point(case, float(n), n + 1.0, n + 2.0, n + 3.0, n + 4.0) for n in (5, 1, 3)]
     assert cost_fit.medians(points) == {case: Point(case, 3.0, 4.0, 5.0, 6.0, 7.0)}
-
-
-def test_missing_points_are_refused(found):
-    with pytest.raises(ValueError, match="local, asynchronous and synchronous"):
-        cost_fit.constants({}, 2)
-    large = {case: point for case, point in found.items() if not case.is_tiny}
-    with pytest.raises(ValueError, match="no point with tiny variables"):
-        cost_fit.compare(large, cost_fit.constants(large, 2))
 
 
 def cores(seconds, demand=None):
@@ -208,18 +180,3 @@ def test_waiting_processes_wait_for_the_slowest_and_the_closing():
     quick, slow = Process([Phase(1.0, {})], 3, True), Process([Phase(4.0, {})], 1, True)
     assert seconds_per_round([quick, slow], {}, [Phase(2.0, {}), Phase(0.5, {})]) == 6.5
     assert seconds_per_round([quick, slow], {}) == 4
-
-
-def test_waiting_processes_share_cores_with_others():
-    trains, beside = Process([cores(1)], 1, True), Process([cores(5)], 1)
-    assert seconds_per_round([trains, beside], {"cores": 2}, [cores(1)]) == pytest.approx(2)
-    assert seconds_per_round([trains, beside], {"cores": 1}, [cores(1)]) == pytest.approx(4)
-    assert seconds_per_round([beside, trains], {"cores": 2}, [cores(1)]) == pytest.approx(5)
-
-
-def test_empty_phases_are_skipped_and_empty_rounds_refused():
-    assert seconds_per_round([Process([Phase(0.0, {}), Phase(2.0, {})])], {}) == 2
-    with pytest.raises(ValueError, match="take no time"):
-        seconds_per_round([Process([Phase(0.0, {})])], {})
-    with pytest.raises(ValueError, match="ask for disk, but capacities has cores"):
-        seconds_per_round([Process([Phase(1.0, {"disk": 1.0})])], {"cores": 1})

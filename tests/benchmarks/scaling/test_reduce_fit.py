@@ -54,15 +54,6 @@ def test_messages_between_more_workers_wait_as_tiny_ones_did(found):
     assert errors[3] < errors[4] < 2
 
 
-def test_missing_points_are_named(found):
-    alone = {case: point for case, point in found.items() if case.mode == "alone"}
-    with pytest.raises(ValueError, match="no points of two workers"):
-        reduce_fit.constants(alone, TRUE)
-    reduced = {case: point for case, point in found.items() if case.mode == "all_reduce"}
-    with pytest.raises(ValueError, match="there is no point of Case"):
-        reduce_fit.constants(reduced, TRUE)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_real_workers_are_measured():
