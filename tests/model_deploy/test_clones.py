@@ -153,15 +153,6 @@ def test_second_set_of_clones_gets_a_new_scope(graph, logistic):
     assert len(v1.global_variables()) == 2
 
 
-def test_each_clone_takes_its_own_batch_from_an_iterator(graph, evaluate):
-    dataset = tf.data.Dataset.range(6).batch(2)
-    iterator = v1.data.make_one_shot_iterator(dataset)
-    config = DeploymentConfig(num_clones=3, clone_on_cpu=True)
-    clones = create_clones(config, lambda batches: batches.get_next(), [iterator])
-    rows = evaluate([clone.outputs for clone in clones])
-    assert sorted(np.concatenate(rows)) == list(range(6))
-
-
 @pytest.mark.parametrize("task", ["", "/task:1"])
 def test_local_variables_stay_on_the_worker(any_graph, task):
     """Also where a device setter around the clones names its task."""

@@ -105,26 +105,6 @@ def test_sparse_tensor_of_fewer_rows_than_shards(graph):
     assert [list(part.values) for part in got] == [[5.0], [], []]
 
 
-def test_padding_repeats_the_last_row_of_sparse_and_ragged_tensors(graph):
-    """Three towers, of which the last gets nothing but copies."""
-    sparse = tf.SparseTensor([[0, 1], [3, 0], [3, 3]], [1.0, 2.0, 3.0], [4, 4])
-    ragged = tf.ragged.constant([[[1]], [], [[2], [3, 4]], [[5], []]], ragged_rank=2)
-    parts = [
-        shard.features
-        for batch in (sparse, ragged)
-        for shard in split.split_batch(batch, None, Splitting(3, "pad"))
-    ]
-    parts[:3] = [tf.sparse.to_dense(part) for part in parts[:3]]
-    got = evaluate(parts)
-    last = [2, 0, 0, 3]
-    np.testing.assert_array_equal(got[:3], [[[0, 1, 0, 0], [0] * 4], [[0] * 4, last], [last] * 2])
-    assert [part.to_list() for part in got[3:]] == [
-        [[[1]], []],
-        [[[2], [3, 4]], [[5], []]],
-        [[[5], []], [[5], []]],
-    ]
-
-
 @dataclasses.dataclass
 class Example:
     image: object

@@ -98,20 +98,6 @@ def test_updates_in_no_collection_depend_on_the_batch(graph, sees_batch, is_awai
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_read_values_do_not_change_later(graph, use_resource):
-    variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
-    (value,) = read_all([variable])
-    with v1.control_dependencies([value]):
-        change = v1.assign_add(variable, [1.0, 1.0])
-    with v1.control_dependencies([change]):
-        later = tf.identity(value)
-    with v1.Session() as session:
-        session.run(variable.initializer)
-        assert session.run(later).tolist() == [1.0, 2.0]
-        assert session.run(read_all([variable])[0]).tolist() == [2.0, 3.0]
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
 def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
     variable = v1.get_variable("v", initializer=1.0, use_resource=use_resource)
     before = set(graph.get_operations())

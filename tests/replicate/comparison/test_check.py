@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
 from model_deploy import device_plan
 from replicate.comparison.check import check_replication
 from replicate.comparison.differences import Difference
@@ -200,33 +199,6 @@ def test_input_from_queues():
         return tuple(v1.train.batch([features, labels], 8, enqueue_many=True))
 
     assert quietly(classifier, input_fn).ok()
-
-
-def empirical_kfac():
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.05,
-        damping=0.1,
-        layer_collection=kfac.graph_layer_collection(),
-        momentum=0.9,
-        norm_constraint=0.01,
-        estimation_mode="empirical",
-        invert_every=1,
-    )
-
-
-def test_kfac():
-    def model_fn(features, labels, mode):
-        weights, bias = v1.get_variable("w", [4, 3]), v1.get_variable("b", initializer=tf.zeros(3))
-        logits = features @ weights + bias
-        layers = kfac.graph_layer_collection()
-        layers.register_fully_connected((weights, bias), features, logits)
-        layers.register_categorical_predictive_distribution(logits, targets=labels, name="logits")
-        loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
-        return trained(mode, loss, empirical_kfac, lambda made: TowerOptimizer(empirical_kfac))
-
-    check = quietly(model_fn)
-    assert check.ok(1e-5), str(check)
-    assert len(check.variables) > 5, "factors and velocities are compared, too"
 
 
 def test_plain_optimizer_on_one_tower_has_no_gradients_to_compare():

@@ -38,13 +38,13 @@ def run_all(train_op, batch, batches):
         return history
 
 
-def accumulated(make_optimizer, steps, towers=1, averages=True):
+def accumulated(make_optimizer, steps, towers):
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
         batch = v1.placeholder(tf.float32, [4, 3])
         shards = tf.split(batch, towers)
         plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        with tower_scopes(TowerSettings(plan, averages)) as scopes:
+        with tower_scopes(TowerSettings(plan, averages_loss=True)) as scopes:
             for index in range(towers):
                 with scopes.tower(index, 1 / towers):
                     optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
@@ -52,13 +52,12 @@ def accumulated(make_optimizer, steps, towers=1, averages=True):
         return run_all(train_op, batch, BATCHES)
 
 
-def whole(make_optimizer, steps, average=True):
+def whole(make_optimizer, steps):
     """One step on what `accumulated` sees in `steps` steps."""
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
         batch = v1.placeholder(tf.float32, [None, 3])
-        loss = loss_of(batch) * (1 if average else steps)
-        train_op = make_optimizer().minimize(loss, global_step)
+        train_op = make_optimizer().minimize(loss_of(batch), global_step)
         return run_all(train_op, batch, BATCHES.reshape(len(BATCHES) // steps, -1, 3))
 
 
@@ -72,46 +71,6 @@ def test_accumulated_steps_equal_one_step_on_all_their_rows(name, steps, towers)
     for got, want in zip(history[steps - 1 :: steps], expected, strict=True):
         np.testing.assert_allclose(got["w"], want["w"], rtol=2e-6, atol=2e-6)
         np.testing.assert_allclose(got["b"], want["b"], rtol=2e-6, atol=2e-6)
-
-
-def test_sums_are_accumulated_as_sums():
-    got = accumulated(OPTIMIZERS["momentum"], 2, averages=False)
-    want = whole(OPTIMIZERS["momentum"], 2, average=False)
-    np.testing.assert_allclose(got[1]["w"], want[0]["w"], rtol=2e-6)
-
-
-def test_sparse_gradients_are_accumulated(graph):
-    table = v1.get_variable("table", initializer=tf.zeros([4, 2]))
-    row = v1.placeholder(tf.int32, [2])
-    loss = tf.reduce_sum(tf.gather(table, row))
-    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), accumulate_steps=2)
-    train_op = optimizer.minimize(loss)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(train_op, {row: [0, 1]})
-        session.run(train_op, {row: [1, 1]})
-        np.testing.assert_array_equal(session.run(table)[:, 0], [-0.5, -1.5, 0, 0])
-
-
-def test_run_stopped_between_updates_resumes_exactly(tmp_path):
-    straight = accumulated(OPTIMIZERS["adam"], 3)
-    path = str(tmp_path / "model.ckpt")
-    for part in (0, 1):
-        with tf.Graph().as_default():
-            batch = v1.placeholder(tf.float32, [4, 3])
-            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=3)
-            train_op = optimizer.minimize(loss_of(batch))
-            saver = v1.train.Saver()
-            with v1.Session() as session:
-                if part:
-                    saver.restore(session, path)
-                else:
-                    session.run(v1.global_variables_initializer())
-                for values in BATCHES[4:] if part else BATCHES[:4]:
-                    session.run(train_op, {batch: values})
-                saver.save(session, path)
-                weights = session.run(v1.trainable_variables()[0])
-    np.testing.assert_array_equal(weights, straight[-1]["w"])
 
 
 def test_optimizer_may_accumulate_statistics_of_its_own(graph):

@@ -100,17 +100,6 @@ def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
     assert made[0].device == "/device:GPU:1"
 
 
-def test_inputs_come_from_the_graph_and_from_each_other_by_number(graph, evaluate):
-    first, second = tf.constant([1.0, 2.0]), tf.constant([10.0, 20.0])
-    operations = DescribedOperations()
-    total = operations.add("AddV2", "total", [first, second], T=tf.float32)
-    switch = operations.add("Switch", "switch", [total, tf.constant(value=True)], T=tf.float32)
-    again = operations.add("AddV2", "again", [f"{switch}:1", first], T=tf.float32)
-    made = operations.make([f"{again}:0", total])
-    assert made[1].type == "AddV2"
-    np.testing.assert_array_equal(evaluate(made[0]), [12.0, 24.0])
-
-
 def test_scopes_apply(graph):
     before = tf.constant(0.0, name="before")
     operations = DescribedOperations()
@@ -124,29 +113,6 @@ def test_scopes_apply(graph):
     assert made_second.device == "/job:worker/device:CPU:0"
     assert made_first.control_inputs == [before.op]
     assert made_first in made_second.control_inputs
-
-
-def test_taken_names_get_a_number(graph):
-    tf.no_op(name="scope/same")
-    for expected in ("scope/same_1", "scope/same_2"):
-        operations = DescribedOperations()
-        operations.add("NoOp", "same")
-        with v1.name_scope("scope/"):
-            (made,) = operations.make(["same"])
-        assert made.name == expected
-    assert tf.no_op(name="scope/same").name == "scope/same_3"
-
-
-def test_attributes_of_each_kind(graph):
-    operations = DescribedOperations()
-    shape = tf.TensorShape([2, None])
-    operations.add("VarHandleOp", "h", dtype=tf.float32, shape=shape, shared_name="state")
-    operations.add("Pack", "pack", [tf.constant(1), tf.constant(2)], T=tf.int32, N=2)
-    handle, packed = operations.make(["h", "pack:0"])
-    assert handle.get_attr("dtype") == tf.float32
-    assert tf.TensorShape(handle.get_attr("shape")).as_list() == [2, None]
-    assert handle.get_attr("shared_name") == b"state"
-    assert packed.shape == [2]
 
 
 def entries_of(dtype):

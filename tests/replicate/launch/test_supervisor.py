@@ -18,15 +18,6 @@ def pids(recorder):
     return [(match[1], int(match[2])) for match in found if match]
 
 
-def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder, monkeypatch):
-    monkeypatch.setenv("FRUIT", "apple")
-    program = "say(job, index, os.environ.get('FRUIT'))"
-    run = supervise(program, workers=2, ps=1, chief=True, evaluator=True)
-    assert run.run() == 0
-    for name in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
-        assert recorder.of(name) == [f"{name} apple"]
-
-
 class FakeProcess:
     """A process that has printed its lines; it ends with `code`, or waits for a signal (None)."""
 
@@ -148,11 +139,13 @@ def test_a_task_is_restarted_after_exit_codes_from_128_on_up_to_the_limit(
     assert said in recorder.of("launch")
 
 
-def test_tasks_that_fail_at_once_have_all_failed(recorder):
+def test_tasks_that_fail_at_once_have_all_failed(recorder, monkeypatch):
+    monkeypatch.setenv("FRUIT", "apple")
     backend = FakeBackend(chief=[138], worker=[5], ps=[None])
     _, supervisor = supervise_fakes(backend, recorder)
     assert supervisor.run() == 138
     assert supervisor.failed == ("chief 0", "worker 0")
+    assert backend.plans[0].environment["FRUIT"] == "apple"
 
 
 def test_a_task_that_fails_ends_the_processes_of_the_others(supervise, recorder, is_alive):

@@ -61,13 +61,6 @@ def test_keys_of_predictions_need_not_be_names_of_operations(graph, evaluate):
     assert all(value.tolist() == [0, 1] for value in found.values())
 
 
-def test_predictions_are_the_default_export(graph, evaluate):
-    parts = [tf.constant([[1], [2]]), tf.constant([[3]])]
-    specs = [EstimatorSpec(ModeKeys.PREDICT, predictions={"p": part}) for part in parts]
-    default = merge(ModeKeys.PREDICT, specs).export_outputs["serving_default"]
-    np.testing.assert_array_equal(evaluate(default.outputs["p"]), [[1], [2], [3]])
-
-
 def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate):
     def exports(part):
         names = tf.as_string(part)
