@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy import device_plan
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import TowerSettings
-from replicate.tower.scopes import tower_scopes
+from tests.replicate.gradients.towers import in_towers
 
 v1 = tf.compat.v1
 
@@ -43,13 +41,12 @@ def accumulated(make_optimizer, steps, towers):
         global_step = v1.train.get_or_create_global_step()
         batch = v1.placeholder(tf.float32, [4, 3])
         shards = tf.split(batch, towers)
-        plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        with tower_scopes(TowerSettings(plan, averages_loss=True)) as scopes:
-            for index in range(towers):
-                with scopes.tower(index, 1 / towers):
-                    optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
-                    train_op = optimizer.minimize(loss_of(shards[index]), global_step)
-        return run_all(train_op, batch, BATCHES)
+
+        def model(index):
+            optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
+            return optimizer.minimize(loss_of(shards[index]), global_step)
+
+        return run_all(in_towers(model, towers), batch, BATCHES)
 
 
 def whole(make_optimizer, steps):

@@ -111,14 +111,6 @@ def two_optimizers(features, labels):
     return loss, tf.group(adversary, train_op)
 
 
-def defined_inside(features, labels):
-    class Inside(DecayByHand):
-        pass
-
-    loss = squared_error(features, labels)
-    return loss, Inside(0.1).minimize(loss)
-
-
 def keyword_of_its_own(features, labels):
     class Scaled(v1.train.GradientDescentOptimizer):
         def apply_gradients(self, grads_and_vars, global_step=None, scale=1.0):
@@ -138,7 +130,6 @@ OPTIMIZERS = {
     "wrapped before": minimize(lambda: TowerOptimizer(v1.train.AdamOptimizer(0.1))),
     "by hand": by_hand,
     "two optimizers": two_optimizers,
-    "defined inside": defined_inside,
     "keyword of its own": keyword_of_its_own,
 }
 
