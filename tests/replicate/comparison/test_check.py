@@ -67,7 +67,7 @@ def names(differences):
 
 
 @pytest.mark.parametrize(
-    ("towers", "seed", "reduction", "use_resource"),
+    ("towers", "seed", "reduction", "resource"),
     [(2, 1, "last", False), (4, None, "tree", True)],
 )
 def test_equal_models_differ_by_rounding_only(towers, seed, reduction, resource):

@@ -70,32 +70,6 @@ def test_accumulated_steps_equal_one_step_on_all_their_rows(name, steps, towers)
         np.testing.assert_allclose(got["b"], want["b"], rtol=2e-6, atol=2e-6)
 
 
-def test_optimizer_may_accumulate_statistics_of_its_own(graph):
-    """Once for each batch that counts, before the update, and not for one that is skipped."""
-    seen = v1.get_variable("seen", initializer=0.0)
-    used = v1.get_variable("used", initializer=0.0)
-    value = v1.placeholder(tf.float32, [])
-
-    class Averaging(v1.train.GradientDescentOptimizer):
-        def accumulate_statistics(self):
-            return v1.assign_add(seen, value).op
-
-        def apply_gradients(self, *args, **kwargs):
-            with v1.control_dependencies([v1.assign(used, seen.read_value())]):
-                return super().apply_gradients(*args, **kwargs)
-
-    weight = v1.get_variable("w", initializer=1.0)
-    optimizer = TowerOptimizer(Averaging(0.5), accumulate_steps=2, skip_nonfinite=1)
-    train_op = optimizer.minimize(weight * value, var_list=[weight])
-    history = []
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for number in (1.0, np.inf, 2.0, 4.0):
-            session.run(train_op, {value: number})
-            history.append(session.run([seen, used, weight]))
-    assert history == [[1, 0, 1], [1, 0, 1], [3, 3, 0.25], [7, 3, 0.25]]
-
-
 def test_two_optimizers_keep_their_own_totals(graph):
     loss = loss_of(BATCHES[0])
     for _ in range(2):

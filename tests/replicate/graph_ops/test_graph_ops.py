@@ -11,7 +11,6 @@ from replicate.errors import NonFiniteError
 from replicate.graph_ops import checks as step_checks
 from replicate.graph_ops.checks import user_errors
 from replicate.graph_ops.conditional import run_if, run_unless
-from replicate.graph_ops.described import DescribedOperations
 from replicate.graph_ops.finite import finite_flags, require_finite, watched, watched_all
 
 v1 = tf.compat.v1
@@ -64,23 +63,6 @@ def test_operation_keeps_control_dependencies_in_order(graph):
     assert [fetched for _, fetched in history] == [[3.0], [33.0], [34.0]]
 
 
-def test_summaries_are_empty_where_nothing_ran(graph):
-    wanted = v1.placeholder(tf.bool, [])
-    value = v1.get_variable("value", initializer=3.0)
-
-    def make():
-        v1.summary.scalar("seen", value)
-        return v1.assign_add(value, 1.0).op
-
-    v1.summary.scalar("always", value)
-    op = run_if(wanted, make)
-    history = run(op, wanted, [True, False], [v1.summary.merge_all()])
-    tags = [
-        [entry.tag for entry in v1.Summary.FromString(fetched[0]).value] for _, fetched in history
-    ]
-    assert tags == [["always", "seen"], ["always"]]
-
-
 def test_unless_runs_in_the_other_steps(graph, behavior):
     wanted = v1.placeholder(tf.bool, [])
     count = v1.get_variable("count", initializer=0)
@@ -98,21 +80,6 @@ def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
     plumbing = set(graph.get_operations()) - before - set(made)
     assert {operation.device for operation in plumbing} == {"/device:CPU:0"}
     assert made[0].device == "/device:GPU:1"
-
-
-def test_scopes_apply(graph):
-    before = tf.constant(0.0, name="before")
-    operations = DescribedOperations()
-    first = operations.add("NoOp", "first", device="/device:CPU:1")
-    second = operations.add("Identity", "second", [before], after=first, T=tf.float32)
-    scopes = v1.name_scope("scope"), v1.device("/job:worker/device:CPU:0")
-    with scopes[0], scopes[1], v1.control_dependencies([before]):
-        made_first, made_second = operations.make([first, second])
-    assert (made_first.name, made_second.name) == ("scope/first", "scope/second")
-    assert made_first.device == "/job:worker/device:CPU:1"
-    assert made_second.device == "/job:worker/device:CPU:0"
-    assert made_first.control_inputs == [before.op]
-    assert made_first in made_second.control_inputs
 
 
 def entries_of(dtype):

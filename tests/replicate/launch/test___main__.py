@@ -196,8 +196,4 @@ def test_ports_are_free_and_different(monkeypatch):
         with pytest.raises(OSError, match="only 0 of the 1 ports are free"):
             free_ports(1)
     monkeypatch.undo()
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    for port in ports:
-        with socket.socket() as server:
-            server.bind(("", port))
+    assert len(set(free_ports(20))) == 20

@@ -89,21 +89,6 @@ def test_state_leaves_the_graph_after_an_error_too(graph):
     assert len(v1.losses.get_losses()) == 2
 
 
-def test_xla_compiles_towers_only(graph):
-    def marked(tensor):
-        return tensor.op.get_attr("_XlaCompile")
-
-    with tower_scopes(towers.TowerSettings(PLAN, averages_loss=True, xla=True)) as scopes:
-        with scopes.tower(0, 0.5):
-            inside = tf.constant(1.0) + 2.0
-            with scopes.build.outside_towers():
-                outside = tf.constant(1.0) + 2.0
-            again = tf.constant(1.0) + 2.0
-        after = tf.constant(1.0) + 2.0
-    assert [marked(tensor) for tensor in (inside, outside, again)] == [True, False, True]
-    assert "_XlaCompile" not in after.op.node_def.attr
-
-
 TASK = "/job:worker/task:1"
 
 
