@@ -176,3 +176,11 @@ def test_flags_are_answered(flag, code, capsys):
     assert ("python -m replicate.doctor" if code == 0 else "no flag --nope") in (
         capsys.readouterr().out
     )
+
+
+def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys):
+    monkeypatch.setenv("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
+    exec(doctor._TENSORFLOW, {})
+    found = json.loads(capsys.readouterr().out)
+    assert found["version"]
+    assert (found["jobs"], found["task"]) == ({}, ["worker", 0])

@@ -111,12 +111,16 @@ def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_variables_are_assigned_on_their_devices(graph, use_resource):
+def test_variables_are_assigned_on_their_devices_in_the_name_scope(graph, use_resource):
     with v1.device("/cpu:1"):
         variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
-    [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+    with v1.name_scope("scope/"):
+        [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+        again = read_all([variable])[0]
+    assert assigned.name == "scope/assign/v"
+    assert again.op.name == "scope/read/v_1"
     assert assigned.device == "/device:CPU:1"
     with v1.Session() as session:
         session.run(variable.initializer)
         session.run(assigned)
-        assert session.run(read_all([variable])[0]).tolist() == [2.0, 4.0]
+        assert session.run(again).tolist() == [2.0, 4.0]
