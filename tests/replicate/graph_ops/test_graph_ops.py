@@ -149,14 +149,6 @@ def run_checked(fetch, feed=None):
         return session.run(fetch, feed)
 
 
-def test_batch_check_fails_with_its_text(graph):
-    rows = v1.placeholder(tf.int32, [])
-    check = step_checks.batch_check(rows > 2, "Cannot use {} rows of {}.", rows, tf.constant(9))
-    run_checked(check, {rows: 3})
-    with pytest.raises(ValueError, match=r"^Cannot use 1 rows of 9\.$"):
-        run_checked(check, {rows: 1})
-
-
 def test_failure_has_the_text_of_its_step(graph):
     name = v1.placeholder(tf.string, [])
     failure = step_checks.failure_unless(
