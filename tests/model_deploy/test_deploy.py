@@ -86,24 +86,6 @@ def test_clones_train_as_one_clone_on_the_whole_batch(new_graph, logistic, data)
         np.testing.assert_allclose(four[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_checkpoint_of_two_clones_loads_into_one_clone(tmp_path, data, batch_norm_classifier):
-    values = {}
-    for num_clones in (2, 1):
-        with tf.Graph().as_default(), v1.Session() as session:
-            optimizer = v1.train.AdamOptimizer(0.1)
-            deployed = built(batch_norm_classifier, data, on_cpu(num_clones), optimizer)
-            saver = v1.train.Saver()
-            if num_clones == 2:
-                session.run(v1.global_variables_initializer())
-                session.run(deployed.train_op)
-                path = saver.save(session, str(tmp_path / "model"), write_meta_graph=False)
-            else:
-                saver.restore(session, path)
-            values[num_clones] = session.run({v.op.name: v for v in v1.global_variables()})
-    np.testing.assert_equal(values[1], values[2])
-    assert "clone" not in " ".join(values[1])
-
-
 def test_evaluation_has_a_loss_and_no_train_op(graph, logistic, data, evaluate):
     model = built(logistic, data, on_cpu(2))
     assert model.train_op is None

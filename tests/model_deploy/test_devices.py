@@ -65,17 +65,6 @@ def test_device_of_a_cluster_is_not_checked():
     assert plan.towers == ("/job:worker/task:4/device:GPU:3",)
 
 
-def test_placer_puts_variables_on_parameter_devices_in_turn(any_graph):
-    placer = devices.VariablePlacer(["/device:CPU:2", "/device:CPU:3"])
-    made = []
-    for tower in ("/device:CPU:4", "/device:CPU:5"):
-        with v1.device(placer.on(tower)), v1.variable_scope(tower[-1]):
-            made += [v1.get_variable(name, shape=[]) for name in ("a", "b", "c")]
-            product = made[-1] * 2.0
-            assert product.device == tower
-    assert [variable.device[-1] for variable in made] == list("232323")
-
-
 def test_placer_by_bytes_takes_the_device_with_the_fewest_bytes(any_graph):
     placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
     shapes = [[10], [4], [3], [4], [2, 2], []]  # 40 | 16, 12, 16 -> 44 | 40 + 16 | 44 + 4

@@ -105,25 +105,6 @@ def test_given_regularization_replaces_the_collection(
     np.testing.assert_allclose(evaluate(total_loss), np.log(2) + added, rtol=1e-5)
 
 
-def embedding_model(ids, labels, sparse=True):
-    table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
-    rows = tf.gather(table, ids) if sparse else tf.matmul(tf.one_hot(ids, 6), table)
-    v1.losses.mean_squared_error(labels, tf.reduce_sum(rows, axis=1))
-
-
-def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, evaluate):
-    data = (np.array([0, 3, 3, 5, 1, 0, 3, 0]), np.arange(8, dtype=np.float32))
-    _, [(gradient, variable)] = build(embedding_model, data, 2)
-    assert isinstance(gradient, tf.IndexedSlices)
-    assert gradient.values.op.name.startswith("table/sum_grads")
-    assert gradient.values.shape == [8, 2]
-    found = evaluate(v1.convert_to_tensor(gradient))
-    with new_graph():
-        _, [(dense, _)] = build(lambda *batch: embedding_model(*batch, sparse=False), data, 1)
-        np.testing.assert_allclose(found, evaluate(dense), rtol=1e-6)
-    assert variable.op.name == "table"
-
-
 def test_clones_without_loss_and_variables_without_gradient_are_left_out(graph, evaluate):
     calls = []
 

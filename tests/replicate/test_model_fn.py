@@ -98,27 +98,6 @@ def test_a_plain_optimizer_trains_on_one_device_and_is_refused_on_several(graph)
         call(ModeKeys.TRAIN, plain_optimizer_model_fn)
 
 
-@pytest.mark.parametrize("rows", [2, 7])
-def test_weighted_shards_train_as_one_tower_does(graph, rows):
-    random = np.random.default_rng(rows)
-    features = random.normal(size=[rows, 3]).astype(np.float32)
-    labels = random.normal(size=[rows, 1]).astype(np.float32)
-
-    def model_fn(features, labels, mode):
-        weights = v1.get_variable("c", initializer=tf.ones([3, 1]))
-        loss = tf.reduce_mean(tf.square(features @ weights - labels))
-        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
-        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
-
-    batch = v1.placeholder_with_default(features, [None, 3])
-    how = {"loss_reduction": Reduction.MEAN, "devices": ["/cpu:0"] * 3, "uneven": "weighted"}
-    spec = call(ModeKeys.TRAIN, model_fn, batch, labels, **how)
-    loss, _, c = run(spec.loss, spec.train_op, value_of_c())
-    error = features @ np.ones([3, 1]) - labels
-    np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-6)
-    np.testing.assert_allclose(c, 1 - 0.2 * features.T @ error / rows, rtol=1e-5)
-
-
 def test_each_tower_receives_what_estimator_passes(graph):
     received = []
 
@@ -149,13 +128,6 @@ def test_last_tower_with_fewer_optimizer_calls_is_refused(graph):
 
     with pytest.raises(ValueError, match="was supposed to make the same optimizer calls"):
         call(ModeKeys.TRAIN, model_fn)
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_batch_that_does_not_divide_is_refused(graph, known):
-    batch = v1.placeholder_with_default(np.ones([3, 1], np.float32), [3 if known else None, 1])
-    with pytest.raises(ValueError, match=r"(features|labels) has 3 rows, which 2 does not"):
-        run(call(ModeKeys.EVAL, features=batch, labels=batch).loss)
 
 
 @pytest.mark.parametrize(
@@ -252,17 +224,3 @@ def test_keras_metrics_of_towers_are_merged(graph, mean_metric, mode):
     rows = features if mode == ModeKeys.EVAL else features[4:]
     assert found == pytest.approx({"features": np.mean(rows), "labels": np.mean(rows**2)})
     assert [variable.op.name for variable in v1.global_variables()] == ["c"]
-
-
-def test_keras_layers_and_bare_variables_are_shared_by_towers(graph):
-    def model_fn(features, labels, mode):
-        hidden = tf.keras.layers.Dense(2, kernel_initializer="ones")(features)
-        shift = tf.Variable(0.5, name="shift")
-        loss = tf.reduce_mean(tf.square(hidden + shift))
-        optimizer = TowerOptimizer(v1.train.AdamOptimizer(0.1))
-        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
-
-    spec = call(ModeKeys.TRAIN, model_fn, loss_reduction=Reduction.MEAN)
-    assert len(v1.trainable_variables()) == 3
-    before, _, after = run(spec.loss, spec.train_op, spec.loss)
-    assert after < before

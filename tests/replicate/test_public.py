@@ -1,14 +1,12 @@
 """Public names, and imports that change nothing and say nothing."""
 
 import inspect
-import os
 from pathlib import Path
 
 import pytest
 
 import replicate
 from replicate import public
-from replicate.quiet_imports import quiet_stderr
 
 MISSING = """
 import sys
@@ -48,16 +46,3 @@ def test_a_missing_tensorflow_is_named(run_command):
 def test_other_names_are_not_there(name):
     with pytest.raises(AttributeError, match=f"module 'replicate' has no attribute '{name}'"):
         getattr(replicate, name)
-
-
-def test_output_is_shown_only_after_an_error(capfd):
-    with quiet_stderr():
-        os.write(2, b"of no interest\n")
-
-    def fail():
-        os.write(2, b"of interest\n")
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"), quiet_stderr():
-        fail()
-    assert capfd.readouterr().err == "of interest\n"

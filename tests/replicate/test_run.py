@@ -1,7 +1,7 @@
 """`python -m replicate.run` and `python -m replicate.doctor`."""
 
+import functools
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -12,7 +12,6 @@ import pytest
 
 from replicate import doctor
 
-REPOSITORY = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 import helper
@@ -26,43 +25,35 @@ if __name__ == "__main__":
 ROOT = Path(doctor.__file__).resolve().parents[1]
 
 
-def run(folder, *arguments):
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_")}
-    return subprocess.run(
-        [sys.executable, "-m", "replicate.run", *arguments],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+@pytest.fixture
+def run(run_command, tmp_path, monkeypatch):
+    """Runs `python -m replicate.run` in a new folder."""
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    return functools.partial(run_command, "-m", "replicate.run", folder=tmp_path)
 
 
-def test_program_finds_its_arguments_and_neighbours_and_only_its_own_lines_appear(tmp_path):
+def test_program_finds_its_arguments_and_neighbours_and_only_its_own_lines_appear(run, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
     (tmp_path / "sub" / "helper.py").write_text("NAME = 'beside'")
-    done = run(tmp_path, "sub/program.py", "--steps=3", "x")
+    done = run("sub/program.py", "--steps=3", "x", code=7)
     assert done.stderr == ""
     assert done.stdout == "['sub/program.py', '--steps=3', 'x'] beside\n"
-    assert done.returncode == 7
 
 
-def test_broken_tensorflow_is_not_hidden(tmp_path):
+def test_broken_tensorflow_is_not_hidden(run, tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
     (tmp_path / "program.py").write_text("print('not reached')")
-    done = run(tmp_path, "program.py")
-    assert done.returncode == 1
+    done = run("program.py", code=1)
     assert "why it failed" in done.stderr
     assert done.stdout == ""
 
 
-def test_absent_program_is_one_line_and_exit_code_2(tmp_path):
-    done = run(tmp_path, "train.py")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+def test_absent_program_is_one_line_and_exit_code_2(run):
+    done = run("train.py", code=2)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
     assert "there is no file 'train.py'" in done.stderr
-    assert "Usage: python -m replicate.run" in run(tmp_path).stderr
+    assert "Usage: python -m replicate.run" in run(code=2).stderr
 
 
 @pytest.fixture
@@ -117,20 +108,11 @@ def test_packages_in_each_others_way_are_found(owners, text):
     assert text in found
 
 
-def test_another_package_of_the_same_name_is_found(tmp_path):
+def test_another_package_of_the_same_name_is_found(run_command, tmp_path):
     (tmp_path / "kfac").mkdir()
     (tmp_path / "kfac" / "__init__.py").touch()
     program = "from replicate import doctor\nprint(*doctor.packages({}), sep='\\n')"
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_command("-c", program, folder=tmp_path)
     assert f"is imported from {tmp_path}/kfac/__init__.py, not from {ROOT}" in done.stdout
 
 

@@ -71,25 +71,6 @@ def test_each_batch_comes_once_with_the_next_one(graph, dataset):
             np.testing.assert_array_equal(got, right)
 
 
-def test_pipeline_continues_where_it_was_saved(graph, tmp_path):
-    dataset = tf.data.Dataset.range(10).shuffle(10, seed=1).repeat().batch(3)
-    iterator = v1.data.make_initializable_iterator(prefetch_to_towers(dataset))
-    saver = v1.train.Saver([v1.data.experimental.make_saveable_from_iterator(iterator)])
-    element = iterator.get_next()
-    with v1.Session() as session:
-        session.run(iterator.initializer)
-        session.run(element)
-        path = saver.save(session, str(tmp_path / "position"))
-        expected = session.run(element)
-    with v1.Session() as session:
-        session.run(iterator.initializer)
-        saver.restore(session, path)
-        got = session.run(element)
-    assert got.keys() == expected.keys()
-    for key, value in expected.items():
-        np.testing.assert_array_equal(got[key], value)
-
-
 def test_other_datasets_are_unchanged(graph):
     batch, ahead = batch_and_ahead({"x": 1, "y": 2}, None)
     assert (batch.features, batch.labels, ahead) == ({"x": 1, "y": 2}, None, None)

@@ -105,26 +105,6 @@ def test_sparse_tensor_of_fewer_rows_than_shards(graph):
     assert [list(part.values) for part in got] == [[5.0], [], []]
 
 
-def test_padding_repeats_the_last_row_of_sparse_and_ragged_tensors(graph):
-    """Three towers, of which the last gets nothing but copies."""
-    sparse = tf.SparseTensor([[0, 1], [3, 0], [3, 3]], [1.0, 2.0, 3.0], [4, 4])
-    ragged = tf.ragged.constant([[[1]], [], [[2], [3, 4]], [[5], []]], ragged_rank=2)
-    parts = [
-        shard.features
-        for batch in (sparse, ragged)
-        for shard in split.split_batch(batch, None, Splitting(3, "pad"))
-    ]
-    parts[:3] = [tf.sparse.to_dense(part) for part in parts[:3]]
-    got = evaluate(parts)
-    last = [2, 0, 0, 3]
-    np.testing.assert_array_equal(got[:3], [[[0, 1, 0, 0], [0] * 4], [[0] * 4, last], [last] * 2])
-    assert [part.to_list() for part in got[3:]] == [
-        [[[1]], []],
-        [[[2], [3, 4]], [[5], []]],
-        [[[5], []], [[5], []]],
-    ]
-
-
 @dataclasses.dataclass
 class Example:
     image: object
@@ -144,31 +124,34 @@ def test_dataclasses_are_split_by_field_and_unsplit_values_reach_every_tower_who
     np.testing.assert_array_equal(evaluate(shards[1].features["x"].image), [2, 3])
 
 
-UNEVEN = (
+INDIVISIBLE = (
     r"Cannot split the batch for 2 towers: features\['x'\] has 3 rows, which 2 does not divide; "
     r"the batch size must be divisible by the number of towers\. Use batches of a multiple of 2"
 )
 
 
-@pytest.mark.parametrize("shape", [[3], [None], None])
-def test_uneven_batch_is_refused_with_one_text_while_building_or_running(graph, shape):
-    batch = v1.placeholder(tf.float32, shape)
-    with pytest.raises(ValueError, match=UNEVEN):
-        evaluate(
-            [shard.features for shard in split.split_batch({"x": batch}, None, Splitting(2))],
-            {batch: [1, 2, 3]},
-        )
+EMPTY = r"features\['x'\] has 0 rows"
 
 
 @pytest.mark.parametrize(
-    ("shape", "uneven"), [([0], "error"), ([None], "pad"), ([None], "weighted")]
+    ("shape", "uneven", "values", "text"),
+    [
+        ([3], "error", [1, 2, 3], INDIVISIBLE),
+        ([None], "error", [1, 2, 3], INDIVISIBLE),
+        (None, "error", [1, 2, 3], INDIVISIBLE),
+        ([0], "error", [], EMPTY),
+        ([None], "pad", [], EMPTY),
+        ([None], "weighted", [], EMPTY),
+    ],
 )
-def test_empty_batch_is_refused(graph, shape, uneven):
-    batch = v1.placeholder(tf.float32, shape)
-    with pytest.raises(ValueError, match="features has 0 rows"):
+def test_batch_is_refused_with_one_text_while_building_or_running(
+    graph, shape, uneven, values, text
+):
+    batch, splitting = v1.placeholder(tf.float32, shape), Splitting(2, uneven)
+    with pytest.raises(ValueError, match=text):
         evaluate(
-            [shard.features for shard in split.split_batch(batch, None, Splitting(2, uneven))],
-            {batch: []},
+            [shard.features for shard in split.split_batch({"x": batch}, None, splitting)],
+            {batch: values},
         )
 
 

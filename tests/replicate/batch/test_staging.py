@@ -55,22 +55,18 @@ def steps(graph):
     return Steps()
 
 
-def test_every_batch_is_taken_once_in_order_to_the_end(steps, graph):
-    with steps.session() as session:
-        taken = [steps.run(session) for _ in range(3)]
-        assert session.run(sizes(graph)) == [0, 0]
-        with pytest.raises(tf.errors.OutOfRangeError):
-            steps.run(session)
-    assert taken == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], [10, 11]]]
-
-
-def test_step_takes_shards_staged_by_the_step_before(steps, graph):
+def test_every_batch_is_staged_by_the_step_before_and_taken_once_to_the_end(steps, graph):
     staged = [peek(op) for op in graph.get_operations() if op.type == "StageSize"]
     with steps.session() as session:
         assert session.run(sizes(graph)) == [0, 0]
-        steps.run(session)
+        assert steps.run(session) == [[0, 1], [2, 3]]
         assert session.run(sizes(graph)) == [1, 1]
         assert [list(tensors[0]) for tensors in session.run(staged)] == [[4, 5], [6, 7]]
+        assert steps.run(session) == [[4, 5], [6, 7]]
+        assert steps.run(session) == [[8, 9], [10, 11]]
+        assert session.run(sizes(graph)) == [0, 0]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            steps.run(session)
 
 
 def test_runs_without_training_take_a_batch(steps):

@@ -98,20 +98,6 @@ def test_updates_in_no_collection_depend_on_the_batch(graph, sees_batch, is_awai
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_read_values_do_not_change_later(graph, use_resource):
-    variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
-    (value,) = read_all([variable])
-    with v1.control_dependencies([value]):
-        change = v1.assign_add(variable, [1.0, 1.0])
-    with v1.control_dependencies([change]):
-        later = tf.identity(value)
-    with v1.Session() as session:
-        session.run(variable.initializer)
-        assert session.run(later).tolist() == [1.0, 2.0]
-        assert session.run(read_all([variable])[0]).tolist() == [2.0, 3.0]
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
 def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
     variable = v1.get_variable("v", initializer=1.0, use_resource=use_resource)
     before = set(graph.get_operations())
@@ -125,12 +111,16 @@ def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_variables_are_assigned_on_their_devices(graph, use_resource):
+def test_variables_are_assigned_on_their_devices_in_the_name_scope(graph, use_resource):
     with v1.device("/cpu:1"):
         variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
-    [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+    with v1.name_scope("scope/"):
+        [assigned] = assign_all([(variable, 2.0 * read_all([variable])[0])])
+        again = read_all([variable])[0]
+    assert assigned.name == "scope/assign/v"
+    assert again.op.name == "scope/read/v_1"
     assert assigned.device == "/device:CPU:1"
     with v1.Session() as session:
         session.run(variable.initializer)
         session.run(assigned)
-        assert session.run(read_all([variable])[0]).tolist() == [2.0, 4.0]
+        assert session.run(again).tolist() == [2.0, 4.0]

@@ -118,8 +118,9 @@ def states(
     with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
         spec = replicate_model_fn(model_fn, **how)(tf.constant(batch), None, ModeKeys.TRAIN)
         with v1.Session() as session, user_errors():
-            session.run(v1.global_variables_initializer())
+            # Copies of variables without a value yet start from the initial one.
             session.run(v1.local_variables_initializer())
+            session.run(v1.global_variables_initializer())
             variables = {
                 v.op.name.rpartition("/")[2].removeprefix("moving_"): v
                 for v in v1.global_variables()

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy import device_plan
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import TowerSettings
-from replicate.tower.scopes import tower_scopes
+from tests.replicate.gradients.towers import in_towers
 
 v1 = tf.compat.v1
 
@@ -38,27 +36,25 @@ def run_all(train_op, batch, batches):
         return history
 
 
-def accumulated(make_optimizer, steps, towers=1, averages=True):
+def accumulated(make_optimizer, steps, towers):
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
         batch = v1.placeholder(tf.float32, [4, 3])
         shards = tf.split(batch, towers)
-        plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        with tower_scopes(TowerSettings(plan, averages)) as scopes:
-            for index in range(towers):
-                with scopes.tower(index, 1 / towers):
-                    optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
-                    train_op = optimizer.minimize(loss_of(shards[index]), global_step)
-        return run_all(train_op, batch, BATCHES)
+
+        def model(index):
+            optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
+            return optimizer.minimize(loss_of(shards[index]), global_step)
+
+        return run_all(in_towers(model, towers), batch, BATCHES)
 
 
-def whole(make_optimizer, steps, average=True):
+def whole(make_optimizer, steps):
     """One step on what `accumulated` sees in `steps` steps."""
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
         batch = v1.placeholder(tf.float32, [None, 3])
-        loss = loss_of(batch) * (1 if average else steps)
-        train_op = make_optimizer().minimize(loss, global_step)
+        train_op = make_optimizer().minimize(loss_of(batch), global_step)
         return run_all(train_op, batch, BATCHES.reshape(len(BATCHES) // steps, -1, 3))
 
 
@@ -72,72 +68,6 @@ def test_accumulated_steps_equal_one_step_on_all_their_rows(name, steps, towers)
     for got, want in zip(history[steps - 1 :: steps], expected, strict=True):
         np.testing.assert_allclose(got["w"], want["w"], rtol=2e-6, atol=2e-6)
         np.testing.assert_allclose(got["b"], want["b"], rtol=2e-6, atol=2e-6)
-
-
-def test_sums_are_accumulated_as_sums():
-    got = accumulated(OPTIMIZERS["momentum"], 2, averages=False)
-    want = whole(OPTIMIZERS["momentum"], 2, average=False)
-    np.testing.assert_allclose(got[1]["w"], want[0]["w"], rtol=2e-6)
-
-
-def test_sparse_gradients_are_accumulated(graph):
-    table = v1.get_variable("table", initializer=tf.zeros([4, 2]))
-    row = v1.placeholder(tf.int32, [2])
-    loss = tf.reduce_sum(tf.gather(table, row))
-    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), accumulate_steps=2)
-    train_op = optimizer.minimize(loss)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(train_op, {row: [0, 1]})
-        session.run(train_op, {row: [1, 1]})
-        np.testing.assert_array_equal(session.run(table)[:, 0], [-0.5, -1.5, 0, 0])
-
-
-def test_run_stopped_between_updates_resumes_exactly(tmp_path):
-    straight = accumulated(OPTIMIZERS["adam"], 3)
-    path = str(tmp_path / "model.ckpt")
-    for part in (0, 1):
-        with tf.Graph().as_default():
-            batch = v1.placeholder(tf.float32, [4, 3])
-            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=3)
-            train_op = optimizer.minimize(loss_of(batch))
-            saver = v1.train.Saver()
-            with v1.Session() as session:
-                if part:
-                    saver.restore(session, path)
-                else:
-                    session.run(v1.global_variables_initializer())
-                for values in BATCHES[4:] if part else BATCHES[:4]:
-                    session.run(train_op, {batch: values})
-                saver.save(session, path)
-                weights = session.run(v1.trainable_variables()[0])
-    np.testing.assert_array_equal(weights, straight[-1]["w"])
-
-
-def test_optimizer_may_accumulate_statistics_of_its_own(graph):
-    """Once for each batch that counts, before the update, and not for one that is skipped."""
-    seen = v1.get_variable("seen", initializer=0.0)
-    used = v1.get_variable("used", initializer=0.0)
-    value = v1.placeholder(tf.float32, [])
-
-    class Averaging(v1.train.GradientDescentOptimizer):
-        def accumulate_statistics(self):
-            return v1.assign_add(seen, value).op
-
-        def apply_gradients(self, *args, **kwargs):
-            with v1.control_dependencies([v1.assign(used, seen.read_value())]):
-                return super().apply_gradients(*args, **kwargs)
-
-    weight = v1.get_variable("w", initializer=1.0)
-    optimizer = TowerOptimizer(Averaging(0.5), accumulate_steps=2, skip_nonfinite=1)
-    train_op = optimizer.minimize(weight * value, var_list=[weight])
-    history = []
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for number in (1.0, np.inf, 2.0, 4.0):
-            session.run(train_op, {value: number})
-            history.append(session.run([seen, used, weight]))
-    assert history == [[1, 0, 1], [1, 0, 1], [3, 3, 0.25], [7, 3, 0.25]]
 
 
 def test_two_optimizers_keep_their_own_totals(graph):

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
 import replicate
 from replicate.compat.tf1_view import tensorflow1
-from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
 
@@ -113,14 +111,6 @@ def two_optimizers(features, labels):
     return loss, tf.group(adversary, train_op)
 
 
-def defined_inside(features, labels):
-    class Inside(DecayByHand):
-        pass
-
-    loss = squared_error(features, labels)
-    return loss, Inside(0.1).minimize(loss)
-
-
 def keyword_of_its_own(features, labels):
     class Scaled(v1.train.GradientDescentOptimizer):
         def apply_gradients(self, grads_and_vars, global_step=None, scale=1.0):
@@ -132,26 +122,6 @@ def keyword_of_its_own(features, labels):
     return loss, optimizer.apply_gradients(optimizer.compute_gradients(loss), scale=0.5)
 
 
-def second_order(features, labels):
-    collection = kfac.LayerCollection()
-    weights = v1.get_variable("weights", [3, 1], initializer=constant(0.3))
-    outputs = features @ weights
-    collection.register_fully_connected(weights, features, outputs)
-    collection.register_normal_predictive_distribution(outputs)
-    loss = tf.reduce_mean(tf.square(outputs[:, 0] - labels)) / 2.0
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.1,
-        cov_ema_decay=0.9,
-        damping=0.1,
-        layer_collection=collection,
-        momentum=0.5,
-        cov_update_every=1,
-        invert_every=1,
-        estimation_mode="exact",
-    )
-    return loss, optimizer.minimize(loss, v1.train.get_global_step())
-
-
 sgd = minimize(lambda: v1.train.GradientDescentOptimizer(0.1))
 adam = minimize(lambda: v1.train.AdamOptimizer(0.1))
 
@@ -160,9 +130,7 @@ OPTIMIZERS = {
     "wrapped before": minimize(lambda: TowerOptimizer(v1.train.AdamOptimizer(0.1))),
     "by hand": by_hand,
     "two optimizers": two_optimizers,
-    "defined inside": defined_inside,
     "keyword of its own": keyword_of_its_own,
-    "second order": second_order,
 }
 
 
@@ -260,28 +228,6 @@ def regularized(reduction):
 def test_the_reduction_of_the_models_losses_is_found(reduction):
     train = regularized(getattr(v1.losses.Reduction, reduction))
     assert_same(trained(train, TWO), trained(train, ["/cpu:0"]), 2e-6)
-
-
-def test_synchronous_replicas_apply_the_sum_over_towers(graph):
-    step = v1.train.create_global_step()
-
-    def model_fn(features, labels, mode):
-        loss = squared_error(features, labels)
-        optimizer = v1.train.SyncReplicasOptimizer(
-            v1.train.GradientDescentOptimizer(0.1), replicas_to_aggregate=1, total_num_replicas=1
-        )
-        train_op = optimizer.minimize(loss, step)
-        hooks = [SyncReplicasHook(optimizer, is_chief=True, num_tokens=0)]
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
-
-    replicated = replicate.replicate_model_fn(model_fn, devices=TWO, wrap_optimizers=True)
-    spec = replicated(tf.constant(ROWS[:8]), tf.constant(LABELS[:8]), "train")
-    with v1.train.MonitoredTrainingSession(hooks=list(spec.training_hooks)) as session:
-        session.run(spec.train_op)
-        found = {v.op.name: session.run(v) for v in v1.trainable_variables()}
-    _, expected = on_one_tower(sgd, (8,))
-    for name, value in found.items():
-        np.testing.assert_allclose(value, expected[name], atol=1e-6)
 
 
 def test_nothing_is_left_behind(graph):

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy import device_plan
 from replicate.gradients.loss_scale import DynamicLossScale, all_finite
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import TowerSettings
-from replicate.tower.scopes import tower_scopes
+from tests.replicate.gradients.towers import in_towers
 
 v1 = tf.compat.v1
 
@@ -20,20 +18,18 @@ def half_precision_loss(factor):
     return tf.cast(product, tf.float32)
 
 
-def train(factors, settings, towers=1, **how):
+def train(factors, settings, towers=1):
     """One step per factor; returns w, the scale and the skipped steps after each of them."""
     with tf.Graph().as_default():
         step = v1.train.get_or_create_global_step()
         factor = v1.placeholder(tf.float32, [])
-        with tower_scopes(
-            TowerSettings(device_plan([f"/cpu:{k}" for k in range(towers)]), True)
-        ) as scopes:
-            for index in range(towers):
-                with scopes.tower(index, 1 / towers):
-                    optimizer = TowerOptimizer(
-                        lambda: v1.train.MomentumOptimizer(1.0, 0.0), loss_scale=settings, **how
-                    )
-                    train_op = optimizer.minimize(half_precision_loss(factor), step)
+
+        def model(index):
+            plain = v1.train.GradientDescentOptimizer(1.0)
+            optimizer = TowerOptimizer(plain, loss_scale=settings)
+            return optimizer.minimize(half_precision_loss(factor), step)
+
+        train_op = in_towers(model, towers)
         values = {v.op.name.removeprefix("loss_scale/"): v for v in v1.global_variables()}
         history = []
         with v1.Session() as session:
@@ -66,15 +62,16 @@ def test_overflow_skips_the_step_and_halves_the_scale(towers):
 
 def test_gradients_of_16_bits_count_once(graph):
     """Their sum has 16 bits, and becomes a gradient of a variable of 32 bits."""
-    with tower_scopes(TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), True)) as scopes:
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                weight = v1.get_variable("w", initializer=1.0)
-                optimizer = TowerOptimizer(
-                    lambda: v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale(8.0)
-                )
-                [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
-                train_op = optimizer.apply_gradients([(tf.cast(gradient, tf.float16), weight)])
+
+    def model(index):
+        weight = v1.get_variable("w", initializer=1.0)
+        plain = v1.train.GradientDescentOptimizer(1.0)
+        optimizer = TowerOptimizer(plain, loss_scale=DynamicLossScale(8.0))
+        [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
+        return optimizer.apply_gradients([(tf.cast(gradient, tf.float16), weight)])
+
+    train_op = in_towers(model)
+    [weight] = v1.trainable_variables()
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         session.run(train_op)

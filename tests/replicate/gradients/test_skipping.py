@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from model_deploy import device_plan
 from replicate.errors import NonFiniteError
 from replicate.gradients.loss_scale import DynamicLossScale
 from replicate.gradients.skipping import SKIPPING
@@ -13,8 +12,7 @@ from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower.build import TowerSettings
-from replicate.tower.scopes import tower_scopes
+from tests.replicate.gradients.towers import in_towers
 
 v1 = tf.compat.v1
 
@@ -49,14 +47,13 @@ class Training:
         self._batch = v1.placeholder(tf.float32, [ROWS, 3])
         self._smooth = v1.placeholder(tf.float32, [towers])
         shards = tf.split(self._batch, towers)
-        plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        scope = v1.variable_scope("", use_resource=use_resource)
-        with scope, tower_scopes(TowerSettings(plan, averages_loss=True)) as scopes:
-            for index in range(towers):
-                with scopes.tower(index, 1 / towers):
-                    loss = self._loss(shards[index], self._smooth[index], make_optimizer)
-                    optimizer = TowerOptimizer(make_optimizer, **settings)
-                    self.train_op = optimizer.minimize(loss, self.step)
+
+        def model(index):
+            loss = self._loss(shards[index], self._smooth[index], make_optimizer)
+            return TowerOptimizer(make_optimizer, **settings).minimize(loss, self.step)
+
+        with v1.variable_scope("", use_resource=use_resource):
+            self.train_op = in_towers(model, towers)
         self._start = [v1.global_variables_initializer(), v1.local_variables_initializer()]
         self.session = v1.Session()
         self.restart()
@@ -173,14 +170,12 @@ def test_overflow_of_the_scaled_loss_is_not_counted_until_the_scale_cannot_shrin
 
 
 def test_a_sum_of_finite_gradients_may_overflow(graph):
-    with tower_scopes(
-        TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=False)
-    ) as scopes:
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                optimizer = TowerOptimizer(momentum, skip_nonfinite=1)
-                weight = v1.get_variable("w", initializer=1.0)
-                train_op = optimizer.apply_gradients([(tf.constant(3e38), weight)])
+    def model(index):
+        pairs = [(tf.constant(3e38), v1.get_variable("w", initializer=1.0))]
+        return TowerOptimizer(momentum, skip_nonfinite=1).apply_gradients(pairs)
+
+    train_op = in_towers(model, averages_loss=False)
+    [weight] = v1.trainable_variables()
     [skipping] = v1.get_collection(SKIPPING)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())

@@ -1,15 +1,9 @@
 """Stages of an update: each alone, and composed in order."""
 
-from typing import get_args
-
-import numpy as np
-import pytest
 import tensorflow as tf
 
-from model_deploy import GradientReduction
 from replicate.gradients.acceptance import FailOnNonFinite
 from replicate.gradients.accumulation import GradientAccumulation
-from replicate.gradients.loss_scale import DynamicLossScale, LossScaling
 from replicate.gradients.stages import (
     GradientApplication,
     GradientClipping,
@@ -17,23 +11,8 @@ from replicate.gradients.stages import (
     GradientSum,
 )
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
-from replicate.tower.shares import GradientShare
 
 v1 = tf.compat.v1
-
-
-@pytest.mark.parametrize("reduction", get_args(GradientReduction))
-def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(graph, evaluate, reduction):
-    variables = [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
-    scaling = LossScaling(DynamicLossScale(initial=4.0))
-    towers = []
-    for value in (2.0, 6.0):
-        pairs = [(tf.constant([value, 1.0]), variable) for variable in variables]
-        scope = v1.get_variable_scope()
-        towers.append(TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1"))
-    summed = GradientSum(None, scaling, reduction, GradientShare(0.25)).sum(towers)
-    for gradient in evaluate([gradient for gradient, _ in summed]):
-        np.testing.assert_array_equal(gradient, 0.25 * np.array([2.0, 0.5]))
 
 
 def test_stages_run_in_order(graph):

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy import device_plan
 from replicate import errors
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.gradients.loss_scale import DynamicLossScale
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops import checks as step_checks
-from replicate.tower.build import REDUCED_GRADIENTS, TowerSettings
-from replicate.tower.scopes import tower_scopes
+from replicate.tower.build import REDUCED_GRADIENTS
+from tests.replicate.gradients.towers import in_towers
 
 v1 = tf.compat.v1
 
@@ -22,21 +21,13 @@ def variable(name, initial):
     return v1.get_variable(name, initializer=tf.constant(initial))
 
 
-def train(model, steps=1, fetch=(), towers=2, averages=False):
+def train(model, towers=2, averages=False):
     """Builds `model(index)` as towers, runs the last one's train_op, returns all variables."""
-    with tower_scopes(
-        TowerSettings(device_plan([f"/cpu:{k}" for k in range(towers)]), averages)
-    ) as scopes:
-        for index in range(towers):
-            with scopes.tower(index, 1 / towers):
-                train_op = model(index)
-        used = TowerOptimizer.has_been_used()
+    train_op = in_towers(model, towers, averages)
     with v1.Session() as session, step_checks.user_errors():
         session.run(v1.global_variables_initializer())
-        for _ in range(steps):
-            session.run([train_op, *fetch])
-        values = {v.op.name: session.run(v) for v in v1.global_variables()}
-    return values, used
+        session.run(train_op)
+        return {v.op.name: session.run(v) for v in v1.global_variables()}
 
 
 def absolute_error(index):
@@ -49,7 +40,7 @@ def test_sum_of_towers_is_applied_once(graph):
         step = v1.train.get_or_create_global_step()
         return optimizer.minimize(absolute_error(index), global_step=step)
 
-    assert train(model) == ({"c": 6.0, "global_step": 1}, True)
+    assert train(model) == {"c": 6.0, "global_step": 1}
     [(_, reduced)] = v1.get_collection(REDUCED_GRADIENTS)
     assert reduced.op.name == "c"
     assert not [key for key in graph.get_all_collection_keys() if "reduced" in key]
@@ -64,7 +55,7 @@ def test_gradients_in_between_are_those_of_the_towers_loss(graph, evaluate):
         seen.append(pairs[0][0])
         return optimizer.apply_gradients(pairs, name="update")
 
-    assert train(model, averages=True)[0] == {"c": 7.0}
+    assert train(model, averages=True) == {"c": 7.0}
     assert [op.name for op in graph.get_operations() if op.name.endswith("update")] == ["update"]
     assert evaluate(seen) == [3.0, 3.0]
 
@@ -91,7 +82,7 @@ def test_slots_in_a_scope_have_the_same_names_without_replication(towers):
             return optimizer.minimize(absolute_error(index))
 
     with tf.Graph().as_default():
-        values, _ = train(model, towers=towers)
+        values = train(model, towers=towers)
     with tf.Graph().as_default():
         model(0)
         plain = [variable.op.name for variable in v1.global_variables()]
@@ -108,7 +99,7 @@ def test_optimizer_function_is_called_once_outside_of_towers(graph):
         made.append(rate)
         return v1.train.GradientDescentOptimizer(rate)
 
-    values, _ = train(lambda index: TowerOptimizer(make).minimize(absolute_error(index)))
+    values = train(lambda index: TowerOptimizer(make).minimize(absolute_error(index)))
     assert len(made) == 1
     assert values == {"c": 6.0, "rate": 1.0}
 
@@ -120,17 +111,18 @@ def test_gradient_missing_in_some_or_all_towers(graph):
         loss = c if index == 0 else c + d
         return TowerOptimizer(v1.train.GradientDescentOptimizer(1.0)).minimize(loss)
 
-    assert train(model)[0] == {"c": 8.0, "d": 3.0, "unused": 3.0}
+    assert train(model) == {"c": 8.0, "d": 3.0, "unused": 3.0}
 
 
 def test_non_finite_gradient_names_tower_and_variable_and_changes_nothing(graph):
     factors = v1.placeholder(tf.float32, [2])
-    with tower_scopes(TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), True)) as scopes:
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                c, d = variable("net/c", 10.0), variable("net/d", 1.0)
-                optimizer = TowerOptimizer(v1.train.MomentumOptimizer(1.0, 0.9))
-                train_op = optimizer.minimize(c * factors[index] + d)
+
+    def model(index):
+        loss = variable("net/c", 10.0) * factors[index] + variable("net/d", 1.0)
+        return TowerOptimizer(v1.train.MomentumOptimizer(1.0, 0.9)).minimize(loss)
+
+    train_op = in_towers(model)
+    c, d = v1.trainable_variables()
     text = r"^In tower 1 \(/device:CPU:1\), the gradient of net/c is NaN or infinite; no variable"
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
@@ -164,7 +156,7 @@ def test_packs_are_summed_and_then_clipped(graph):
         )
         return optimizer.minimize((3.0 * c + 4.0 * d) / 2.0)
 
-    values, _ = train(model)
+    values = train(model)
     np.testing.assert_allclose([values["c"], values["d"]], [9.4, 3.2], rtol=1e-6)
     assert "ConcatV2" in {operation.type for operation in graph.get_operations()}
 
@@ -210,10 +202,7 @@ def test_summaries_of_the_wrapped_optimizer_are_written(graph, settings):
         v1.summary.scalar("loss", 2.0)
         return TowerOptimizer(Telling(1.0), **settings).minimize(absolute_error(index))
 
-    with tower_scopes(TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), True)) as scopes:
-        for index in range(2):
-            with scopes.tower(index, 0.5):
-                train_op = model(index)
+    train_op = in_towers(model)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         written = [session.run([v1.summary.merge_all(), train_op])[0] for _ in range(2)]

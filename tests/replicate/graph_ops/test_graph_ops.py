@@ -11,7 +11,6 @@ from replicate.errors import NonFiniteError
 from replicate.graph_ops import checks as step_checks
 from replicate.graph_ops.checks import user_errors
 from replicate.graph_ops.conditional import run_if, run_unless
-from replicate.graph_ops.described import DescribedOperations
 from replicate.graph_ops.finite import finite_flags, require_finite, watched, watched_all
 
 v1 = tf.compat.v1
@@ -64,23 +63,6 @@ def test_operation_keeps_control_dependencies_in_order(graph):
     assert [fetched for _, fetched in history] == [[3.0], [33.0], [34.0]]
 
 
-def test_summaries_are_empty_where_nothing_ran(graph):
-    wanted = v1.placeholder(tf.bool, [])
-    value = v1.get_variable("value", initializer=3.0)
-
-    def make():
-        v1.summary.scalar("seen", value)
-        return v1.assign_add(value, 1.0).op
-
-    v1.summary.scalar("always", value)
-    op = run_if(wanted, make)
-    history = run(op, wanted, [True, False], [v1.summary.merge_all()])
-    tags = [
-        [entry.tag for entry in v1.Summary.FromString(fetched[0]).value] for _, fetched in history
-    ]
-    assert tags == [["always", "seen"], ["always"]]
-
-
 def test_unless_runs_in_the_other_steps(graph, behavior):
     wanted = v1.placeholder(tf.bool, [])
     count = v1.get_variable("count", initializer=0)
@@ -98,55 +80,6 @@ def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
     plumbing = set(graph.get_operations()) - before - set(made)
     assert {operation.device for operation in plumbing} == {"/device:CPU:0"}
     assert made[0].device == "/device:GPU:1"
-
-
-def test_inputs_come_from_the_graph_and_from_each_other_by_number(graph, evaluate):
-    first, second = tf.constant([1.0, 2.0]), tf.constant([10.0, 20.0])
-    operations = DescribedOperations()
-    total = operations.add("AddV2", "total", [first, second], T=tf.float32)
-    switch = operations.add("Switch", "switch", [total, tf.constant(value=True)], T=tf.float32)
-    again = operations.add("AddV2", "again", [f"{switch}:1", first], T=tf.float32)
-    made = operations.make([f"{again}:0", total])
-    assert made[1].type == "AddV2"
-    np.testing.assert_array_equal(evaluate(made[0]), [12.0, 24.0])
-
-
-def test_scopes_apply(graph):
-    before = tf.constant(0.0, name="before")
-    operations = DescribedOperations()
-    first = operations.add("NoOp", "first", device="/device:CPU:1")
-    second = operations.add("Identity", "second", [before], after=first, T=tf.float32)
-    scopes = v1.name_scope("scope"), v1.device("/job:worker/device:CPU:0")
-    with scopes[0], scopes[1], v1.control_dependencies([before]):
-        made_first, made_second = operations.make([first, second])
-    assert (made_first.name, made_second.name) == ("scope/first", "scope/second")
-    assert made_first.device == "/job:worker/device:CPU:1"
-    assert made_second.device == "/job:worker/device:CPU:0"
-    assert made_first.control_inputs == [before.op]
-    assert made_first in made_second.control_inputs
-
-
-def test_taken_names_get_a_number(graph):
-    tf.no_op(name="scope/same")
-    for expected in ("scope/same_1", "scope/same_2"):
-        operations = DescribedOperations()
-        operations.add("NoOp", "same")
-        with v1.name_scope("scope/"):
-            (made,) = operations.make(["same"])
-        assert made.name == expected
-    assert tf.no_op(name="scope/same").name == "scope/same_3"
-
-
-def test_attributes_of_each_kind(graph):
-    operations = DescribedOperations()
-    shape = tf.TensorShape([2, None])
-    operations.add("VarHandleOp", "h", dtype=tf.float32, shape=shape, shared_name="state")
-    operations.add("Pack", "pack", [tf.constant(1), tf.constant(2)], T=tf.int32, N=2)
-    handle, packed = operations.make(["h", "pack:0"])
-    assert handle.get_attr("dtype") == tf.float32
-    assert tf.TensorShape(handle.get_attr("shape")).as_list() == [2, None]
-    assert handle.get_attr("shared_name") == b"state"
-    assert packed.shape == [2]
 
 
 def entries_of(dtype):
@@ -214,14 +147,6 @@ def test_failure_names_the_first_loss_or_gradient(graph, loss, named):
 def run_checked(fetch, feed=None):
     with v1.Session() as session, step_checks.user_errors():
         return session.run(fetch, feed)
-
-
-def test_batch_check_fails_with_its_text(graph):
-    rows = v1.placeholder(tf.int32, [])
-    check = step_checks.batch_check(rows > 2, "Cannot use {} rows of {}.", rows, tf.constant(9))
-    run_checked(check, {rows: 3})
-    with pytest.raises(ValueError, match=r"^Cannot use 1 rows of 9\.$"):
-        run_checked(check, {rows: 1})
 
 
 def test_failure_has_the_text_of_its_step(graph):

@@ -142,16 +142,6 @@ def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     assert os.times().children_user - before < 1
 
 
-def test_ctrl_c_ends_all_tasks():
-    ready = "import time; print('ready', flush=True); time.sleep(60)"
-    child = start("--workers=2", "--", "python", "-c", ready)
-    assert [child.stdout.readline().partition("|")[2] for _ in range(3)] == [" ready\n"] * 3
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 130
-    assert "SIGINT: all tasks are asked to end" in err
-
-
 def test_a_closed_output_pipe_ends_all_tasks():
     child = start("--workers=1", "--", "python", "-c", "while True: print('much')")
     child.stdout.readline()
@@ -206,8 +196,4 @@ def test_ports_are_free_and_different(monkeypatch):
         with pytest.raises(OSError, match="only 0 of the 1 ports are free"):
             free_ports(1)
     monkeypatch.undo()
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    for port in ports:
-        with socket.socket() as server:
-            server.bind(("", port))
+    assert len(set(free_ports(20))) == 20

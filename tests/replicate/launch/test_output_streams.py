@@ -8,40 +8,32 @@ from replicate.launch.output_streams import LineSplitter, OutputStreams
 
 
 @pytest.mark.parametrize(
-    ("pieces", "lines", "bar"),
+    ("pieces", "lines", "bar", "rest"),
     [
-        (["a\nb\n"], ["a", "b"], ""),
-        (["a", "b\n", "c"], ["ab"], ""),
-        (["a\r\nb\r", "\nc\n"], ["a", "b", "c"], ""),
-        (["\r 1%", "\r 2%  "], [], " 2%"),
-        (["\r 1%", "\r 2%\n"], [" 2%"], ""),
-        (["\r 1%", "a line\n"], ["a line"], " 1%"),
-        (["\r 1%", "a ", "line\n", "\r 2%"], ["a line"], " 2%"),
-        (["\r 1%", "\nnext"], [" 1%"], ""),
-        (["old\rnew\n"], ["new"], ""),
-        (["\r\rx"], [], "x"),
-        (["\r 1%", "\r   ", "\r"], [], ""),
-        (["\xe4".encode()[:1], "\xe4".encode()[1:] + b"\n", b"\xff\n"], ["\xe4", "\ufffd"], ""),
+        (["a\nb\n"], ["a", "b"], "", []),
+        (["a", "b\n", "c"], ["ab"], "", ["c"]),
+        (["a\r\nb\r", "\nc\n"], ["a", "b", "c"], "", []),
+        (["\r 1%", "\r 2%  "], [], " 2%", [" 2%  "]),
+        (["\r 1%", "\r 2%\n"], [" 2%"], "", []),
+        (["\r 1%", "a line\n"], ["a line"], " 1%", []),
+        (["\r 1%", "a ", "line\n", "\r 2%"], ["a line"], " 2%", [" 2%"]),
+        (["\r 1%", "\nnext"], [" 1%"], "", ["next"]),
+        (["old\rnew\n"], ["new"], "", []),
+        (["\r\rx"], [], "x", ["x"]),
+        (["\r 1%", "\r   ", "\r"], [], "", []),
+        (["\xe4".encode()[:1], "\xe4".encode()[1:] + b"\n", b"\xff\n"], ["\xe4", "\ufffd"], "", []),
     ],
 )
-def test_splitter_separates_lines_and_progress_bar(pieces, lines, bar):
+def test_splitter_separates_lines_progress_bar_and_rest(pieces, lines, bar, rest):
     splitter = LineSplitter()
     got = []
     for piece in pieces:
         got += splitter.feed(piece if isinstance(piece, bytes) else piece.encode())
     assert got == lines
     assert splitter.bar == bar
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"), [("no end", ["no end"]), ("a\n", []), ("\r 9%", [" 9%"])]
-)
-def test_text_after_the_last_line_break_is_a_line(text, rest):
-    splitter = LineSplitter()
-    splitter.feed(text.encode())
     assert splitter.rest() == rest
-    assert splitter.bar == ""
     assert splitter.rest() == []
+    assert splitter.bar == ""
 
 
 def run(program, recorder, **settings):

@@ -18,15 +18,6 @@ def pids(recorder):
     return [(match[1], int(match[2])) for match in found if match]
 
 
-def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder, monkeypatch):
-    monkeypatch.setenv("FRUIT", "apple")
-    program = "say(job, index, os.environ.get('FRUIT'))"
-    run = supervise(program, workers=2, ps=1, chief=True, evaluator=True)
-    assert run.run() == 0
-    for name in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
-        assert recorder.of(name) == [f"{name} apple"]
-
-
 class FakeProcess:
     """A process that has printed its lines; it ends with `code`, or waits for a signal (None)."""
 
@@ -148,11 +139,13 @@ def test_a_task_is_restarted_after_exit_codes_from_128_on_up_to_the_limit(
     assert said in recorder.of("launch")
 
 
-def test_tasks_that_fail_at_once_have_all_failed(recorder):
+def test_tasks_that_fail_at_once_have_all_failed(recorder, monkeypatch):
+    monkeypatch.setenv("FRUIT", "apple")
     backend = FakeBackend(chief=[138], worker=[5], ps=[None])
     _, supervisor = supervise_fakes(backend, recorder)
     assert supervisor.run() == 138
     assert supervisor.failed == ("chief 0", "worker 0")
+    assert backend.plans[0].environment["FRUIT"] == "apple"
 
 
 def test_a_task_that_fails_ends_the_processes_of_the_others(supervise, recorder, is_alive):
@@ -220,6 +213,7 @@ say("done")
 SAVES = """
 def save(number, frame):
     say("saved at", number)
+    time.sleep(0.3 if job == "%s" else 0)
     sys.exit(128 + number)
 signal.signal(signal.SIGINT, save)
 signal.signal(signal.SIGTERM, save)
@@ -230,55 +224,32 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)]
+    ("number", "told", "last"),
+    [(signal.SIGINT, signal.SIGINT, "chief"), (signal.SIGHUP, signal.SIGTERM, "worker")],
 )
-def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
-    ready = []
-
-    def react(name, text):
-        if text == "ready":
-            ready.append(name)
-            if len(ready) == 2:
-                os.kill(os.getpid(), number)
-
-    recorder.react = react
-    before = signal.getsignal(number)
-    run = supervise(SAVES, restarts=3)
-    assert run.run() == 128 + number
-    assert run.failed == ()
-    assert signal.getsignal(number) is before
-    for name in ("chief 0", "worker 0"):
-        assert recorder.of(name) == ["ready", f"saved at {int(told)}"]
-
-
-NEEDED = """
-def save(number, frame):
-    say(job, "asked")
-    time.sleep(0.3 if job == "%s" else 0)
-    sys.exit(128 + number)
-signal.signal(signal.SIGTERM, save)
-say("ready")
-while True:
-    time.sleep(0.1)
-"""
-
-
-@pytest.mark.parametrize("last", ["chief", "worker"])
-def test_parameter_servers_are_asked_to_end_after_chief_and_workers(supervise, recorder, last):
+def test_a_signal_is_passed_on_to_all_tasks_and_to_parameter_servers_after_the_others(
+    supervise, recorder, number, told, last
+):
     ready = []
 
     def react(name, text):
         if text == "ready":
             ready.append(name)
             if len(ready) == 3:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), number)
 
     recorder.react = react
-    assert supervise(NEEDED % last, ps=1).run() == 143
-    said = [text for _, text, _ in recorder.lines if text.endswith("asked") or "ended" in text]
-    ended = "{} has ended with exit code 143 (SIGTERM)".format
-    assert said.index("ps asked") > said.index(ended("chief 0"))
-    assert said.index("ps asked") > said.index(ended("worker 0"))
+    before = signal.getsignal(number)
+    run = supervise(SAVES % last, ps=1, restarts=3)
+    assert run.run() == 128 + number
+    assert run.failed == ()
+    assert signal.getsignal(number) is before
+    said = [(name, text) for name, text, _ in recorder.lines]
+    asked = said.index(("ps 0", f"saved at {int(told)}"))
+    for name in ("chief 0", "worker 0"):
+        assert recorder.of(name) == ["ready", f"saved at {int(told)}"]
+        ended = f"{name} has ended with exit code {128 + told} ({told.name})"
+        assert said.index(("launch", ended)) < asked
 
 
 STUBBORN = """
@@ -310,7 +281,7 @@ def test_a_repeated_signal_within_half_a_second_is_ignored(supervise, recorder, 
             os.kill(os.getpid(), signal.SIGINT)
 
     recorder.react = react
-    assert supervise(SAVES, workers=1, grace_secs=600).run() == 130
+    assert supervise(SAVES % "nobody", workers=1, grace_secs=600).run() == 130
     assert recorder.of("chief 0") == ["ready", f"saved at {int(signal.SIGINT)}"]
     assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
 

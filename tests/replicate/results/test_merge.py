@@ -61,13 +61,6 @@ def test_keys_of_predictions_need_not_be_names_of_operations(graph, evaluate):
     assert all(value.tolist() == [0, 1] for value in found.values())
 
 
-def test_predictions_are_the_default_export(graph, evaluate):
-    parts = [tf.constant([[1], [2]]), tf.constant([[3]])]
-    specs = [EstimatorSpec(ModeKeys.PREDICT, predictions={"p": part}) for part in parts]
-    default = merge(ModeKeys.PREDICT, specs).export_outputs["serving_default"]
-    np.testing.assert_array_equal(evaluate(default.outputs["p"]), [[1], [2], [3]])
-
-
 def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate):
     def exports(part):
         names = tf.as_string(part)
@@ -107,19 +100,15 @@ def test_export_outputs_keep_their_kind_and_are_concatenated(graph, evaluate):
             "scalar": ClassificationOutput(classes=tf.constant(str(n))),
         }
 
-    merged = merged_exports(export(1), export(2))
+    once = {"of_one_tower": RegressionOutput(tf.constant([1.0]))}
+    merged = merged_exports({**export(1), **once}, export(2))
+    np.testing.assert_array_equal(evaluate(merged["of_one_tower"].value), [1.0])
     np.testing.assert_array_equal(evaluate(merged["serving_default"].outputs["x"]), [1, 2])
     np.testing.assert_array_equal(evaluate(merged["classify"].scores), [[0.5, 1], [0.5, 2]])
     assert merged["classify"].classes.shape == [2, 2]
     assert merged["scores"].classes is None
     assert merged["scalar"].scores is None
     np.testing.assert_array_equal(evaluate(merged["scalar"].classes), [b"1", b"2"])
-
-
-def test_export_output_of_one_tower_only_is_kept(graph, evaluate):
-    both = {"serving_default": PredictOutput(tf.constant([0]))}
-    merged = merged_exports({**both, "a": RegressionOutput(tf.constant([1.0]))}, both)
-    np.testing.assert_array_equal(evaluate(merged["a"].value), [1.0])
 
 
 def test_unknown_export_output_is_refused_by_name(graph):

@@ -89,21 +89,6 @@ def test_state_leaves_the_graph_after_an_error_too(graph):
     assert len(v1.losses.get_losses()) == 2
 
 
-def test_xla_compiles_towers_only(graph):
-    def marked(tensor):
-        return tensor.op.get_attr("_XlaCompile")
-
-    with tower_scopes(towers.TowerSettings(PLAN, averages_loss=True, xla=True)) as scopes:
-        with scopes.tower(0, 0.5):
-            inside = tf.constant(1.0) + 2.0
-            with scopes.build.outside_towers():
-                outside = tf.constant(1.0) + 2.0
-            again = tf.constant(1.0) + 2.0
-        after = tf.constant(1.0) + 2.0
-    assert [marked(tensor) for tensor in (inside, outside, again)] == [True, False, True]
-    assert "_XlaCompile" not in after.op.node_def.attr
-
-
 TASK = "/job:worker/task:1"
 
 
@@ -125,27 +110,19 @@ def local(name, use_resource=True):
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
 
 
-def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
+def test_variables_outside_towers_go_to_the_tasks_of_the_others_and_local_ones_stay(graph):
     with built_in_a_cluster(["/cpu:0"]) as scopes:
         for name in "ab":
             v1.get_variable(name, [])
         with scopes.build.outside_towers():
             made = [v1.get_variable("c", [], trainable=False)]
-            own = local("own")
+            local("own")
             made += [v1.get_variable(name, [], trainable=False) for name in "de"]
             number = tf.constant(1.0)
+        local("of_a_tower", use_resource=False)
+        v1.metrics.mean(number)
     tasks = [f"/job:ps/task:{index}/device:CPU:0" for index in (0, 1, 0)]
     assert [variable.device for variable in made] == tasks
-    assert own.device == f"{TASK}/device:CPU:0"
     assert number.device == TASK
-
-
-def test_local_variables_of_towers_stay_on_the_worker(graph):
-    with built_in_a_cluster(["/cpu:1", "/cpu:2"]):
-        shared = v1.get_variable("shared", [])
-        for use_resource in (True, False):
-            local(f"own{use_resource}", use_resource)
-        v1.metrics.mean(tf.constant(1.0))
-    assert shared.device == "/job:ps/task:0/device:CPU:0"
     assert len(v1.local_variables()) == 4
     assert {variable.device for variable in v1.local_variables()} == {f"{TASK}/device:CPU:0"}

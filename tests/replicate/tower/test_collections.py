@@ -73,16 +73,6 @@ def test_regularization_is_seen_by_every_tower_or_by_the_first(graph, regularize
         assert session.run(v1.get_collection(Keys.REGULARIZATION_LOSSES)) == [8.0]
 
 
-def test_other_collections_are_shared_but_their_own_part_is_known(graph):
-    v1.add_to_collection("mine", "ambient")
-    collections = TowerCollections(every_tower)
-    for index in range(2):
-        with collections.tower(index):
-            v1.add_to_collection("mine", f"tower {index}")
-            assert collections.of_tower("mine") == [f"tower {index}"]
-    assert names("mine") == ["ambient", "tower 0", "tower 1"]
-
-
 def test_the_newest_plan_of_a_graph_counts(graph):
     assert recorded_plan(graph) is None
     record_plan(device_plan(["/cpu:0"]))
