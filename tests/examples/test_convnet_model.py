@@ -42,24 +42,6 @@ def test_layers_match_numpy(graph):
     np.testing.assert_array_equal(pooled[0, :, :, 0], [[10, 11], [14, 15]])
 
 
-@pytest.mark.parametrize("optimizer", [pytest.param("kfac", marks=pytest.mark.slow), "adam"])
-def test_two_towers_train_and_share_six_variables(graph, noise, optimizer):
-    images, labels = map(tf.constant, noise(8))
-    step = v1.train.get_or_create_global_step()
-    model_fn = replicate.replicate_model_fn(
-        convnet_model.model_fn,
-        loss_reduction=convnet_model.LOSS_REDUCTION,
-        devices=["/cpu:0", "/cpu:1"],
-    )
-    params = {**PARAMS, "optimizer": optimizer, "learning_rate": 0.01}
-    spec = model_fn(images, labels, replicate.ModeKeys.TRAIN, params)
-    assert len(v1.trainable_variables()) == 6
-    with v1.train.MonitoredSession() as session:
-        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(4)]
-        assert session.run(step) == 4
-    assert losses[-1] < losses[0]
-
-
 def test_evaluation_and_prediction_need_no_optimizer(graph):
     images = tf.zeros([4, 8, 8, 1])
     labels = tf.constant([1, 2, 3, 4])

@@ -44,14 +44,6 @@ def test_help_prints_the_docstring_and_loads_nothing_heavy(run_command):
         assert text.count("\n  --") >= 3, program
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_an_unknown_flag_is_answered_with_one_line_and_exit_code_2(run_program, program):
-    done = run_program(program, "--no_such_flag=1")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1
-    assert "no_such_flag" in done.err
-
-
 AVERAGE = "model_average --train_steps=10 --interval_steps=5"
 
 

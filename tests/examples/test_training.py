@@ -59,13 +59,10 @@ def test_towers_take_turns_on_existing_logical_devices():
 @pytest.mark.parametrize("steal", [False, True])
 def test_a_run_takes_the_model_directory_over_if_it_is_told_to(tmp_path, make_settings, steal):
     run = make_settings(tmp_path, steal=steal)
-    estimator = training.make_estimator(one_weight([]), plan(1), run, {})
+    reduces = replicate.AllReduce()
+    estimator = training.make_estimator(one_weight([]), plan(1), run, {}, reduces)
     assert estimator.config.steal_model_dir == steal
-
-
-def test_metrics_are_those_of_the_model():
-    result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
-    assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]
+    assert estimator.config.train_distribute is reduces
 
 
 def one_weight(modes):

@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -131,35 +130,6 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     done = run_program("slim.train_image_classifier", *flags)
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert "training diverged" in done.err
-
-
-def write_images(folder):
-    """Writes ten images of noise as TFRecords, with labels from 1."""
-    images = np.random.RandomState(0).randint(0, 256, (10, 32, 32, 3)).astype(np.uint8)
-    (folder / "labels.txt").write_text("".join(f"{number}:class\n" for number in range(11)))
-    with tf.io.TFRecordWriter(str(folder / "mine_train.tfrecord")) as writer:
-        for label, image in enumerate(images, start=1):
-            example = tf.train.Example()
-            encoded = tf.io.encode_jpeg(image).numpy()
-            example.features.feature["image/encoded"].bytes_list.value.append(encoded)
-            example.features.feature["image/class/label"].int64_list.value.append(label)
-            writer.write(example.SerializeToString())
-
-
-@pytest.mark.slow
-def test_same_seed_same_weights_from_files(run_program, tmp_path):
-    write_images(tmp_path)
-    flags = ["--dataset_name=tfrecords", f"--dataset_dir={tmp_path}", "--labels_offset=1"]
-    flags += ["--model_name=lenet", "--preprocessing_name=inception", "--num_clones=2"]
-    flags += ["--batch_size=2", "--max_number_of_steps=3"]
-    found = []
-    for threads in (1, 4):
-        own = f"--train_dir={tmp_path}/{threads}", f"--num_preprocessing_threads={threads}"
-        done = run_program("slim.train_image_classifier", *flags, *own)
-        assert done.code == 0, done.err
-        assert "10 images, 10 classes, for lenet as 28x28" in done.out
-        found.append(reader(tmp_path / str(threads)).get_tensor("lenet/logits/weights"))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6)
 
 
 def hosts_sync(role, addresses):

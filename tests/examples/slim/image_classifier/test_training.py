@@ -56,13 +56,6 @@ def test_any_number_of_clones_makes_the_step_of_one(train, training_settings, ba
     assert mean == pytest.approx(first_share.mean(), rel=1e-5), "statistics of the first clone"
 
 
-def test_auxiliary_head_weighs_0_4(train, training_settings, batch):
-    """Its logits are twice the others', so that its gradients are, too."""
-    found = train(training_settings(model_name="two_heads"), 1).get_variable_value(WEIGHTS)
-    one_head = -0.1 * softmax_gradient(batch[0][:6], batch[1][:6], np.zeros([5, 6]))[:4]
-    np.testing.assert_allclose(found, one_head * (1 + 0.4 * 2), rtol=1e-5, atol=1e-7)
-
-
 # The thread of the synchronous replicas' queue ends by an exception that nobody needs to see.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("sync", [False, True])

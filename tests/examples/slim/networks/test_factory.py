@@ -41,14 +41,6 @@ def test_an_unknown_network_and_an_unknown_setting_are_refused(graph):
         factory.get_network_fn("lenet", 10)(tf.zeros([1, 28, 28, 1]), depth_multipler=0.5)
 
 
-def test_without_classes_there_are_features(graph):
-    network_fn = factory.get_network_fn("lenet", None)
-    features, ends = network_fn(v1.placeholder(tf.float32, [2, 8, 8, 1]))
-    assert features is ends["PreLogits"]
-    assert "Logits" not in ends
-    assert not [v for v in v1.global_variables() if "logits" in v.op.name]
-
-
 @pytest.mark.parametrize("name", slow(DEEPER + LARGEST))
 def test_network_in_training(graph, name):
     v1.train.create_global_step()

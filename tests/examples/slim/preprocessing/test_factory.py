@@ -64,22 +64,3 @@ def test_colours_become_floats_or_gray(graph, evaluate):
     for shape in (None, [4, 4], [4, 4, 4], [4, 4, None], [1, 4, 4, 3]):
         with pytest.raises(ValueError, match=r"must be \[height, width, channels\] with 1 or 3"):
             pixels.as_float(v1.placeholder(tf.uint8, shape), use_grayscale=False)
-
-
-def test_seeds_differ_and_depend_on_the_seed(graph, evaluate):
-    one, same, other = evaluate(
-        [pixels.seeds(tf.constant([1, number], tf.int64), 3) for number in (2, 2, 3)]
-    )
-    np.testing.assert_array_equal(one, same)
-    assert len({tuple(seed) for seed in (*one, *other)}) == 6
-    with pytest.raises(ValueError, match="for training without a seed: pass seed, two whole"):
-        pixels.seeds(None, 3)
-
-
-def test_resized_to_the_same_size_changes_nothing(graph, evaluate):
-    image = np.random.RandomState(0).randn(6, 7, 3).astype(np.float32)
-    same, half = evaluate(
-        [pixels.resized(tf.constant(image), 6, 7), pixels.resized(tf.ones([6, 7, 3]), 3, 4)]
-    )
-    np.testing.assert_allclose(same, image, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(half, np.ones([3, 4, 3]), rtol=1e-5)
