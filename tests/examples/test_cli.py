@@ -236,6 +236,7 @@ def test_a_program_ends_at_once_while_a_call_hangs_in_the_runtime(monkeypatch):
     """Not in the interpreter's own way, which waits for its threads."""
     ended, answer = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
+    stdout = mock.patch.object(sys, "stdout").start()
     call = server_session._start(answer.wait)
     try:
         for _ in range(2):
@@ -245,4 +246,6 @@ def test_a_program_ends_at_once_while_a_call_hangs_in_the_runtime(monkeypatch):
             call.join()
     finally:
         answer.set()
+        mock.patch.stopall()
     assert ended == [143], "once, while it hung"
+    assert stdout.flush.called

@@ -47,15 +47,6 @@ def test_cross_entropy_against_numpy(graph, evaluate):
     np.testing.assert_allclose(fake, np.log1p(np.exp(logits)).mean(), rtol=1e-6)
 
 
-def test_predictions_are_one_image_for_each_row_of_noise(graph):
-    noise = np.random.RandomState(0).randn(5, gan.NOISE).astype(np.float32)
-    spec = replicated(replicate.ModeKeys.PREDICT, noise)
-    with v1.train.MonitoredSession() as session:
-        images = session.run(spec.predictions["image"])
-    assert images.shape == (5, 4, 4, 1)
-    assert 0 < images.min() < images.max() < 1
-
-
 def test_samples_picture_shows_the_samples_and_grows_with_their_rows(tmp_path):
     path, drawn = tmp_path / "picture.png", set()
     for value, count, height in ((0, 10, 102), (1, 10, 102), (1, 30, 246)):

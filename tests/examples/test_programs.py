@@ -68,6 +68,16 @@ def test_program_reaches_an_accuracy(run_program, tmp_path, command, shown, accu
     assert done.number("test accuracy") >= accuracy
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_average_of_a_cluster_learns_the_digits(run_cluster, tmp_path):
+    pytest.importorskip("sklearn")
+    flags = f"--model_dir={tmp_path} --num_towers=1 --train_steps=30 --progress=log"
+    printed = run_cluster("model_average", flags.split())
+    (accuracy,) = re.findall(r"^test accuracy +(\S+)$", printed["chief"], re.MULTILINE)
+    assert float(accuracy) >= 0.95
+
+
 def with_kfac():
     """The program, its optimizer replaced by the README's second block."""
     (line,) = re.findall(r"    optimizer = .*\n", PROGRAM)

@@ -108,15 +108,18 @@ def test_wrong_cluster(refused, monkeypatch, mode):
 
 
 @pytest.mark.parametrize(
-    ("program", "purpose", "flags"),
+    ("program", "flags", "purpose"),
     [
-        ("convnet", "kfac on images of 8x8", "--mode=multitower"),
-        ("convnet", "kfac on images of 8x8", "--approx=diagonal"),
-        ("mlp", "an MLP in mode plain on images of 8x8", "--mode=estimator"),
+        ("convnet", "--mode=multitower", "kfac in mode multitower on images of 8x8"),
+        ("convnet", "--approx=diagonal", "kfac with approx=diagonal on images of 8x8"),
+        ("mlp", "--mode=plain", "an MLP in mode plain on images of 8x8"),
+        ("kmeans", "--num_clusters=20", "20 clusters of images of 8x8, squared_euclidean, mini"),
+        ("wide_and_deep", "--hidden_units=8,4", "a network of 8x4 units for breast_cancer"),
     ],
 )
-def test_checkpoints_of_another_purpose(refused, tmp_path, program, purpose, flags):
+def test_checkpoints_of_another_purpose(refused, tmp_path, program, flags, purpose):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "checkpoint").touch()
-    (tmp_path / "model" / "trained_for.txt").write_text(purpose)
-    assert f"holds checkpoints of {purpose}" in refused(program, flags)
+    (tmp_path / "model" / "trained_for.txt").write_text("another")
+    found = refused(program, flags)
+    assert f"holds checkpoints of another, and this run is {purpose}" in found

@@ -7,45 +7,52 @@ import tensorflow as tf
 from examples.slim.image_classifier import optimizers, schedules
 
 v1 = tf.compat.v1
+EPSILON = ("epsilon", 0.1)
 
 
-SETTINGS = {
-    "sgd": {},
-    "momentum": {"momentum": 0.8},
-    "adagrad": {"adagrad_initial_accumulator_value": 0.3},
-    "adam": {"adam_beta1": 0.8, "adam_beta2": 0.7, "opt_epsilon": 0.1},
-    "rmsprop": {"rmsprop_decay": 0.6, "rmsprop_momentum": 0.7, "opt_epsilon": 0.1},
-    "adadelta": {"adadelta_rho": 0.6, "opt_epsilon": 0.1},
-    "ftrl": {
-        "ftrl_learning_rate_power": -0.4,
-        "ftrl_initial_accumulator_value": 0.3,
-        "ftrl_l1": 0.2,
-        "ftrl_l2": 0.1,
-    },
-}
-THE_SAME = {
-    "sgd": v1.train.GradientDescentOptimizer(0.5),
-    "momentum": v1.train.MomentumOptimizer(0.5, momentum=0.8),
-    "adagrad": v1.train.AdagradOptimizer(0.5, initial_accumulator_value=0.3),
-    "adam": v1.train.AdamOptimizer(0.5, beta1=0.8, beta2=0.7, epsilon=0.1),
-    "rmsprop": v1.train.RMSPropOptimizer(0.5, decay=0.6, momentum=0.7, epsilon=0.1),
-    "adadelta": v1.train.AdadeltaOptimizer(0.5, rho=0.6, epsilon=0.1),
-    "ftrl": v1.train.FtrlOptimizer(
-        0.5,
-        learning_rate_power=-0.4,
-        initial_accumulator_value=0.3,
-        l1_regularization_strength=0.2,
-        l2_regularization_strength=0.1,
+# Optimizers of TensorFlow; flag -> (argument that it stands for, value).
+TAKEN = {
+    "sgd": (v1.train.GradientDescentOptimizer, {}),
+    "momentum": (v1.train.MomentumOptimizer, {"momentum": ("momentum", 0.8)}),
+    "adagrad": (
+        v1.train.AdagradOptimizer,
+        {"adagrad_initial_accumulator_value": ("initial_accumulator_value", 0.3)},
+    ),
+    "adam": (
+        v1.train.AdamOptimizer,
+        {"adam_beta1": ("beta1", 0.8), "adam_beta2": ("beta2", 0.7), "opt_epsilon": EPSILON},
+    ),
+    "rmsprop": (
+        v1.train.RMSPropOptimizer,
+        {
+            "rmsprop_decay": ("decay", 0.6),
+            "rmsprop_momentum": ("momentum", 0.7),
+            "opt_epsilon": EPSILON,
+        },
+    ),
+    "adadelta": (
+        v1.train.AdadeltaOptimizer,
+        {"adadelta_rho": ("rho", 0.6), "opt_epsilon": EPSILON},
+    ),
+    "ftrl": (
+        v1.train.FtrlOptimizer,
+        {
+            "ftrl_learning_rate_power": ("learning_rate_power", -0.4),
+            "ftrl_initial_accumulator_value": ("initial_accumulator_value", 0.3),
+            "ftrl_l1": ("l1_regularization_strength", 0.2),
+            "ftrl_l2": ("l2_regularization_strength", 0.1),
+        },
     ),
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", TAKEN)
 def test_optimizers_of_tensorflow_get_their_settings(graph, optimizer_settings, name):
-    weights = []
-    steps = []
-    made = optimizers.make_optimizer(optimizer_settings(name, **SETTINGS[name]), tf.constant(0.5))
-    for optimizer in (made, THE_SAME[name]):
+    kind, arguments = TAKEN[name]
+    settings = optimizer_settings(name, **{flag: value for flag, (_, value) in arguments.items()})
+    made = optimizers.make_optimizer(settings, tf.constant(0.5))
+    weights, steps = [], []
+    for optimizer in (made, kind(0.5, **dict(arguments.values()))):
         weights.append(v1.get_variable(f"weight_{len(weights)}", initializer=1.0))
         steps.append(optimizer.apply_gradients([(tf.constant(2.0), weights[-1])]))
     with v1.Session() as session:

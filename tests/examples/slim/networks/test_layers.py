@@ -150,22 +150,17 @@ def model_fn(features, labels, mode):
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
-@pytest.mark.parametrize("how", ["clones", "towers"])
-def test_copies_share_variables_and_decay_once(graph, how):
-    images, labels = tf.constant(noise(4, 4, 4, 3)), tf.zeros([4], tf.int32)
-    if how == "clones":
-        config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
-        model_deploy.create_clones(config, lambda: every_layer(images, 0.5))
-    else:
-        replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
-        replicated(images, labels, replicate.ModeKeys.TRAIN, {}, None)
+def test_clones_share_variables_and_decay_once(graph):
+    images = tf.constant(noise(4, 4, 4, 3))
+    config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
+    model_deploy.create_clones(config, lambda: every_layer(images, 0.5))
     assert len(v1.get_collection(Keys.REGULARIZATION_LOSSES)) == 3
     assert len(v1.trainable_variables()) == 10
     assert len(v1.get_collection(Keys.MODEL_VARIABLES)) == 14
 
 
 def test_two_towers_train_as_one_with_equal_statistics():
-    """Of the moving averages, the variance is that of as many pixels as a tower has."""
+    """Weights decay once. The moving variance is that of as many pixels as a tower has."""
     images, labels = np.tile(noise(2, 4, 4, 3), (2, 1, 1, 1)), np.array([0, 1, 0, 1])
     check = replicate.check_replication(
         model_fn,

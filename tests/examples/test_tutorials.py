@@ -1,4 +1,4 @@
-"""The functions of the ConvNet tutorial, called as an old program calls them."""
+"""The functions of the ConvNet's and the MLP's tutorial, called as an old program calls them."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from examples import convnet_tutorial, mnist
+from examples import convnet_tutorial, mlp_tutorial, mnist
 from examples.convnet_modes import sync_replicas
 
 v1 = tf.compat.v1
@@ -18,15 +18,20 @@ PAIR = ["/cpu:0", "/cpu:1"]
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch, noise):
-    """Sixteen images of 8x8 and batches of four, for data of either kind."""
+    """Sixteen images of 8x8 and batches of four; the folders and kinds that were asked for."""
+    asked = []
 
     def training_examples(data_dir=None, use_fake_data=False, seed=0):
+        asked.append((data_dir, use_fake_data))
         fake = noise(16)
         return fake if use_fake_data else fake._replace(labels=np.zeros(16, np.int32))
 
     monkeypatch.setattr(mnist, "training_examples", training_examples)
     monkeypatch.setattr(convnet_tutorial, "BATCH", 4)
+    monkeypatch.setattr(mlp_tutorial, "BATCH", 4)
+    monkeypatch.setattr(mlp_tutorial, "UNITS", (6,))
     monkeypatch.setattr(convnet_tutorial, "REPORT_EVERY", 2)
+    return asked
 
 
 def use(monkeypatch, **params):
@@ -47,19 +52,17 @@ def test_layers_have_the_arguments_and_results_of_the_tutorial(graph):
     before, after, (weights, bias) = convnet_tutorial.conv_layer(
         layer_id=1, inputs=images, kernel_size=3, out_channels=5
     )
-    assert before.shape.as_list() == after.shape.as_list() == [2, 8, 8, 5]
-    assert after.op.type == "Relu"
+    assert (after.op.type, after.op.inputs[0]) == ("Relu", before)
     assert (weights.op.name, bias.op.name) == ("conv_1/weights", "conv_1/bias")
     assert weights.shape.as_list() == [3, 3, 1, 5]
     pooled = convnet_tutorial.max_pool_layer(layer_id=2, inputs=after, kernel_size=2, stride=4)
     assert pooled.shape.as_list() == [2, 2, 2, 5]
     flat = tf.reshape(pooled, [2, -1])
-    before, after, params = convnet_tutorial.fc_layer(layer_id=3, inputs=flat, output_size=7)
+    before, after, _ = convnet_tutorial.fc_layer(layer_id=3, inputs=flat, output_size=7)
     assert after.op.inputs[0] is before
-    assert [p.shape.as_list() for p in params] == [[20, 7], [7]]
     logits, params = convnet_tutorial.linear_layer(layer_id=4, inputs=flat, output_size=7)
     assert logits.shape.as_list() == [2, 7]
-    assert params[0].op.name == "fc_4/weights"
+    assert [p.op.name for p in params] == ["fc_4/weights", "fc_4/bias"]
 
 
 @pytest.mark.parametrize("manual", [True, False])
@@ -216,14 +219,12 @@ def test_settings_are_those_of_the_tutorial(graph, monkeypatch):
         ("train_mnist_estimator", ("D", 3, True)),
     ],
 )
-def test_arguments_come_in_the_order_of_either_tutorial(monkeypatch, name, arguments):
-    def training_examples(data_dir, use_fake_data, *_):
-        raise InterruptedError(data_dir, use_fake_data)
-
-    monkeypatch.setattr(mnist, "training_examples", training_examples)
-    with pytest.raises(InterruptedError) as stopped:
+def test_arguments_come_in_the_order_of_either_tutorial(small_data, monkeypatch, name, arguments):
+    monkeypatch.setattr(mnist, "tensors", mock.Mock(side_effect=InterruptedError))
+    monkeypatch.setattr(mnist, "input_fn", mock.Mock(side_effect=InterruptedError))
+    with pytest.raises(InterruptedError):
         getattr(convnet_tutorial, name)(*arguments)
-    assert stopped.value.args == ("D" if arguments[0] == "D" else None, True)
+    assert small_data == [("D" if arguments[0] == "D" else None, True)]
 
 
 def test_a_cluster_keeps_its_checkpoints_beside_the_data(monkeypatch):
@@ -240,3 +241,43 @@ def test_a_cluster_keeps_its_checkpoints_beside_the_data(monkeypatch):
                 0, True, 1, 0, "", *data, 1, "chief_worker"
             )
     assert folders == ["D/kfac", None]
+
+
+def test_layers_of_the_perceptron_are_registered(graph):
+    before, after, (weights, bias) = mlp_tutorial.fc_layer(
+        layer_id=3, inputs=tf.zeros([2, 5]), output_size=7
+    )
+    assert (after.op.type, after.op.inputs[0]) == ("Tanh", before)
+    assert (weights.op.name, bias.op.name) == ("fc_3/weights", "fc_3/bias")
+    layers = kfac.LayerCollection()
+    loss, accuracy = mlp_tutorial.build_model(tf.zeros([2, 5]), tf.zeros([2], tf.int64), 4, layers)
+    assert loss.shape.rank == accuracy.shape.rank == 0
+    registered = [v for v in v1.trainable_variables() if v in layers.registered_variables]
+    shapes = [[5, 7], [7], [5, 6], [6], [6, 4], [4]]
+    assert [v.shape.as_list() for v in v1.trainable_variables()] == shapes
+    assert registered == v1.trainable_variables()[2:]
+
+
+def test_perceptron_trains(small_data):
+    assert 0 <= mlp_tutorial.train_mnist("D", 2, True) <= 1
+    assert small_data == [("D", True)]
+
+
+@pytest.mark.broad
+def test_perceptron_trains_on_towers_and_by_an_estimator(small_data, tmp_path):
+    assert 0 <= mlp_tutorial.train_mnist_multitower("D", 2, 2) <= 1
+    assert 0 <= mlp_tutorial.train_mnist_estimator("D", 2, model_dir=str(tmp_path)) <= 1
+    assert small_data == [("D", False), ("D", False)]
+    assert tf.train.latest_checkpoint(tmp_path).endswith("-8")
+
+
+def test_settings_are_those_of_the_perceptrons_tutorial(graph):
+    params = mlp_tutorial.optimizer_params()
+    step = v1.train.get_or_create_global_step()
+    rate = params["learning_rate"]()
+    with v1.Session() as session:
+        session.run(step.initializer)
+        assert session.run(rate) == pytest.approx(2e-5)
+        session.run(step.assign(20_000))
+        assert session.run(rate) == pytest.approx(5e-6)
+    assert (params["momentum"], params["damping"], params["norm_constraint"]) == (0.99, 1e-4, None)
