@@ -114,7 +114,7 @@ def test_wrong_cluster(refused, monkeypatch, mode):
         ("convnet", "--approx=diagonal", "kfac with approx=diagonal on images of 8x8"),
         ("mlp", "--mode=plain", "an MLP in mode plain on images of 8x8"),
         ("kmeans", "--num_clusters=20", "20 clusters of images of 8x8, squared_euclidean, mini"),
-        ("wide_and_deep", "--hidden_units=8,4", "a network of 8x4 units for breast_cancer"),
+        ("wide_and_deep", "--hidden_units=8,4", "a network of 8x4 units for breast cancer"),
     ],
 )
 def test_checkpoints_of_another_purpose(refused, tmp_path, program, flags, purpose):

@@ -91,12 +91,13 @@ def test_dense_and_logits(graph):
     inputs = noise(5, 4)
     layers = Layers(depth_multiplier=2)
     hidden = layers.dense("hidden", tf.constant(inputs), 3)
-    logits = layers.logits("logits", hidden, 3)
+    logits, ends = layers.classified(hidden, 3, {})
     names = "hidden/weights", "hidden/biases", "logits/weights", "logits/biases"
-    h, y, w1, b1, w2, b2 = run(hidden, logits, *map(variable, names))
+    h, y, p, w1, b1, w2, b2 = run(hidden, logits, ends["Predictions"], *map(variable, names))
     assert (h.shape, y.shape) == ((5, 6), (5, 3))
     np.testing.assert_allclose(h, np.maximum(inputs @ w1 + b1, 0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(y, h @ w2 + b2, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(p, np.exp(y) / np.exp(y).sum(1, keepdims=True), rtol=1e-4)
     # A layer has at least one channel.
     assert Layers(depth_multiplier=0.01).dense("thin", tf.zeros([1, 2]), 3).shape[-1] == 1
     begun = {"conv1": tf.zeros([])}
