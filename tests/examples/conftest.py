@@ -15,11 +15,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from absl.testing import flagsaver
 
 from examples import cli, mnist  # The flag --help of `cli` outlives the programs that use it.
+from examples.slim.networks import factory as networks
 from replicate.launch.plan import free_ports
 
+v1 = tf.compat.v1
 ROOT = pathlib.Path(__file__).parents[2]
 ROLES = ("chief", "worker", "ps")
 
@@ -116,6 +119,17 @@ def run_cluster():
 @pytest.fixture(autouse=True, scope="module")
 def unoptimized_graphs(plain_sessions):
     """Graphs run as they are: optimizing them takes longer than all of their steps."""
+
+
+@pytest.fixture(scope="session")
+def untrained_lenet(tmp_path_factory):
+    """A checkpoint of slim's LeNet for ten classes."""
+    folder = tmp_path_factory.mktemp("untrained")
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.train.create_global_step()
+        networks.get_network_fn("lenet", 10)(tf.zeros([1, 28, 28, 1]))
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver().save(session, str(folder / "model.ckpt"), 0)
 
 
 @pytest.fixture(scope="session")

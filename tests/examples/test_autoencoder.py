@@ -26,24 +26,6 @@ def test_loss_is_the_cross_entropy_summed_over_pixels(graph, evaluate):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-@pytest.mark.broad
-def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
-    monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
-    v1.set_random_seed(0)
-    v1.train.get_or_create_global_step()
-    model_fn = replicate.replicate_model_fn(
-        autoencoder.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
-    )
-    spec = model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.TRAIN, {"damping": 0.1})
-    (damping,) = [v for v in v1.global_variables() if v.op.name.endswith("damping")]
-    with v1.train.MonitoredSession() as session:
-        losses, dampings = zip(
-            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)), strict=True
-        )
-    assert losses[-1] < 0.97 * losses[0]
-    assert len(set(dampings)) > 2
-
-
 def test_predictions_are_images_and_codes_of_registered_layers(graph, evaluate):
     layers = kfac.LayerCollection()
     autoencoder.build_model(tf.constant(IMAGES), layers)

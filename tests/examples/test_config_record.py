@@ -1,15 +1,55 @@
+"""The file with the flags and settings of a run, and the hook that writes it."""
+
 import json
 
 import pytest
 import tensorflow as tf
 
+import model_deploy
 import replicate
 from examples import cli
 from examples.config_record import ConfigRecord
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.claim import claim_lease
 
 v1 = tf.compat.v1
+
+
+def read(path):
+    with tf.io.gfile.GFile(str(path)) as file:
+        return json.loads(file.read())
+
+
+def test_record_config_writes_all_settings(tmp_path):
+    params = {"damping": 0.03, "clones": model_deploy.DeploymentConfig(num_clones=2), "f": read}
+    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2", "127.0.0.1:3")}
+    config = replicate.RunConfig(save_summary_steps=5, cluster=ClusterConfig(jobs, "chief"))
+    cli.record_config(str(tmp_path), 0, params=params, run_config=config)
+    found = read(tmp_path / "config.json")
+    assert list(found) == ["program", "flags", "params", "run_config"]
+    assert (found["params"]["damping"], found["params"]["f"]) == (0.03, "read")
+    assert found["params"]["clones"]["num_clones"] == 2
+    assert found["run_config"]["save_summary_steps"] == 5
+    assert found["run_config"]["cluster"] == {"chief": 1, "worker": 2}
+
+
+@pytest.mark.parametrize("place", ["{}/a/model/", "ram:/{}"])
+def test_previous_config_is_kept_under_the_step_it_reached(tmp_path, place):
+    """A run that made no step leaves none."""
+    folder = place.format(tmp_path)
+    for step, rate, kept in (
+        (0, 1, {}),
+        (0, 2, {}),
+        (100, 2, {}),
+        (100, 3, {"config-100.json": 2}),
+        (100, 4, {"config-100.json": 2}),
+        (250, 5, {"config-100.json": 2, "config-250.json": 4}),
+    ):
+        cli.record_config(folder, step, rate=rate)
+        names = tf.io.gfile.listdir(folder)
+        found = {name: read(f"{folder.rstrip('/')}/{name}")["rate"] for name in names}
+        assert found == {"config.json": rate, **kept}
 
 
 def model_fn(features, mode):
@@ -27,7 +67,7 @@ def train(tmp_path, monkeypatch):
         estimator = replicate.Estimator(model_fn, config=config)
         hooks = [ConfigRecord(estimator, **settings)]
         estimator.train(lambda: tf.data.Dataset.from_tensors([1.0]).repeat(), hooks, None, steps)
-        return json.loads((tmp_path / "config.json").read_text())
+        return read(tmp_path / "config.json")
 
     return run
 
@@ -38,7 +78,7 @@ def test_the_configuration_is_written_when_training_begins(train, tmp_path):
     assert found["run_config"]["progress"] == "off"
     assert train(1, rate=2)["rate"] == 1  # It makes no step.
     assert train(2, rate=3)["rate"] == 3
-    assert json.loads((tmp_path / "config-1.json").read_text())["rate"] == 1
+    assert read(tmp_path / "config-1.json")["rate"] == 1
 
 
 def test_a_refused_job_leaves_the_configuration(train, tmp_path, monkeypatch):

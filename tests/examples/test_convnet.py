@@ -1,16 +1,14 @@
 """The main program, judged by its exit code and the lines that it prints."""
 
-import contextlib
 import json
 import pathlib
 import re
-import socket
-import threading
 
 import pytest
 
-import kfac
-from replicate.launch.plan import free_ports
+import replicate
+from examples import convnet_model, training
+from examples.convnet_modes import sync_replicas
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
@@ -113,45 +111,27 @@ def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
     assert not list(tmp_path.glob("model.ckpt*"))
 
 
-def test_too_few_workers_for_a_strategy_are_exit_code_2(run_program, tmp_path, monkeypatch):
-    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
-    task = {"type": "worker", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    mode = "--mode=distributed_sync_replicas"
-    flags = (f"--model_dir={tmp_path}", mode, "--op_strategy=dedicated_workers")
-    done = run_program("convnet", *flags)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "dedicated_workers" in done.err
+def test_workers_train_the_model_of_the_mode(run_program, tmp_path, monkeypatch):
+    def run(model_fn, data, settings, params, title, reduces=None):
+        made.append((model_fn, reduces, params.get("op_strategy")))
 
-
-def greet_all(server):
-    """Answers each client by a byte: all that a chief needs of a parameter server at first."""
-    with contextlib.suppress(OSError):
-        while True:
-            with server.accept()[0] as line:
-                line.sendall(b"\0")
-
-
-@pytest.mark.parametrize("strategy", ["dedicated_workers", None])
-def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypatch, strategy):
-    """The chief of three workers builds its graph, up to the optimizer."""
-
-    def optimizer(worker, **_):
-        made.append(worker)
-        raise SystemExit(0)
+    def ended(flags, **servers):
+        cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], **servers}
+        task = {"type": "worker", "index": 0}
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+        return run_program("convnet", f"--model_dir={tmp_path}", *flags.split())
 
     made = []
-    monkeypatch.setattr(kfac, "ClusterKfacOpt", optimizer)
-    chief, *workers = (f"127.0.0.1:{port}" for port in free_ports(3))
-    server = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=greet_all, args=[server], daemon=True).start()
-    ps = f"127.0.0.1:{server.getsockname()[1]}"
-    cluster = {"chief": [chief], "worker": workers, "ps": [ps]}
-    task = {"type": "chief", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    flags = (f"--model_dir={tmp_path}", "--mode=distributed_sync_replicas", "--num_towers=1")
-    chosen = () if strategy is None else (f"--op_strategy={strategy}",)
-    with server:
-        assert run_program("convnet", *flags, *chosen).code == 0
-        server.shutdown(socket.SHUT_RDWR)
-    assert made == [kfac.WorkerRole(strategy or "chief_worker", num_workers=3, task_index=0)]
+    monkeypatch.setattr(training, "run", run)
+    server = ["127.0.0.1:3"]
+    assert ended("--mode=all_reduce").code == 0
+    assert ended("--mode=distributed_sync_replicas", ps=server).code == 0
+    assert ended("--mode=distributed_sync_replicas --op_strategy=shared", ps=server).code == 0
+    assert made == [
+        (convnet_model.model_fn, replicate.AllReduce(timeout_secs=300), None),
+        (sync_replicas.model_fn, None, "chief_worker"),
+        (sync_replicas.model_fn, None, "shared"),
+    ]
+    few = ended("--mode=distributed_sync_replicas --op_strategy=dedicated_workers", ps=server)
+    assert (few.code, few.out, few.err.count("\n")) == (2, "", 1)
+    assert "dedicated_workers" in few.err

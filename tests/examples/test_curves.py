@@ -74,17 +74,13 @@ def test_pictures_of_1200_by_540_pixels_show_metrics_and_runs(model_dir, tmp_pat
     assert len(set(drawn)) == 5
 
 
-def test_the_command_draws_a_folder_anew(model_dir, capsys):
+def test_the_command_draws_a_folder_anew_or_ends_with_one_line(model_dir, capsys):
     curves.main([str(model_dir), "A run"])
     assert (model_dir / "curves.png").exists()
     assert f"{model_dir}/curves.png" in capsys.readouterr().out
     curves.main(["--help"])
     assert "python -m examples.curves runs/convnet" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("arguments", [[], ["{}"], ["{}", "title"], ["{}/nowhere", "title"]])
-def test_command_refuses_bad_arguments_with_one_line(tmp_path, capsys, arguments):
-    with pytest.raises(SystemExit) as end:
-        curves.main([argument.format(tmp_path) for argument in arguments])
-    assert end.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    for wrong in ([], [str(model_dir)], [f"{model_dir}/nowhere", "title"]):
+        with pytest.raises(SystemExit) as end:
+            curves.main(wrong)
+        assert (end.value.code, capsys.readouterr().err.count("\n")) == (2, 1)

@@ -1,6 +1,6 @@
 """Updates chained by hand: the same steps as the periodic class, and inverses in turn."""
 
-import itertools
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -27,60 +27,37 @@ def problem():
     return weights, tf.reduce_mean(losses), {**settings, "estimation_mode": "exact"}
 
 
-def run(make_train_op, steps):
-    """Returns the weights and the inverses of both factors after each step."""
+def run(steps, make_train_op, optimizer_class=kfac.KfacOptimizer, **more):
+    """Returns the weights after each step, and which of the two inverses each step changed."""
     with tf.Graph().as_default(), v1.Session() as session:
         weights, loss, settings = problem()
-        optimizer, train_op = make_train_op(loss, settings, v1.train.get_global_step())
+        optimizer = optimizer_class(**settings, **more)
+        train_op = make_train_op(optimizer, loss, v1.train.get_global_step())
         session.run(v1.global_variables_initializer())
         inverses = [v.read_value() for (v,) in optimizer.get_inv_vars()]
-        watched = [weights.read_value(), inverses]
-        seen = []
+        seen, changed, before = [], [], session.run(inverses)
         for _ in range(steps):
             session.run(train_op)
-            seen.append(session.run(watched))
-        return seen
-
-
-def by_hand(loss, settings, step):
-    optimizer = kfac.KfacOptimizer(**settings)
-    return optimizer, kfac_by_hand.minimize(optimizer, loss, step, invert_every=2)
-
-
-def periodic(loss, settings, step):
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(invert_every=2, **settings)
-    return optimizer, optimizer.minimize(loss, global_step=step)
-
-
-def in_turn(loss, settings, step):
-    optimizer = kfac.KfacOptimizer(**settings)
-    return optimizer, kfac_by_hand.minimize_in_turn(optimizer, loss, step)
-
-
-def changed(before, after):
-    return [not np.array_equal(x, y) for x, y in zip(before, after, strict=True)]
-
-
-def check_progress(steps):
-    separation = [weights[0, 1] - weights[0, 0] for weights, _ in steps]
-    assert separation[-1] > separation[0]
+            after = session.run(inverses)
+            seen.append(session.run(weights.read_value()))
+            changed.append([not np.array_equal(*pair) for pair in zip(before, after, strict=True)])
+            before = after
+        return seen, changed
 
 
 def test_by_hand_makes_the_steps_of_the_periodic_class():
-    steps = run(by_hand, 5)
-    for ours, theirs in zip(steps, run(periodic, 5), strict=True):
-        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
-    inverses = [inverse for _, inverse in steps]
-    moves = [any(changed(*pair)) for pair in itertools.pairwise(inverses)]
-    assert moves == [False, True, False, True]
-    check_progress(steps)
+    by_hand, changed = run(5, functools.partial(kfac_by_hand.minimize, invert_every=2))
+    periodic, _ = run(
+        5,
+        lambda optimizer, loss, step: optimizer.minimize(loss, global_step=step),
+        kfac.PeriodicInvCovUpdateKfacOpt,
+        invert_every=2,
+    )
+    np.testing.assert_allclose(by_hand, periodic, rtol=1e-5)
+    assert [any(each) for each in changed] == [True, False, True, False, True]
 
 
 def test_first_step_computes_all_inverses_and_later_steps_one():
-    steps = run(in_turn, 5)
-    inverses = [inverse for _, inverse in steps[:4]]
-    assert len(inverses[0]) == 2
-    assert all(np.any(inverse) for inverse in inverses[0])
-    turns = [changed(*pair) for pair in itertools.pairwise(inverses)]
-    assert turns == [[False, True], [True, False], [False, True]]
-    check_progress(steps)
+    weights, changed = run(5, kfac_by_hand.minimize_in_turn)
+    assert changed[:4] == [[True, True], [False, True], [True, False], [False, True]]
+    assert weights[-1][0, 1] > weights[0][0, 1]

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import kfac
-import replicate
 from examples import mlp
 
 pytest.importorskip("matplotlib")
@@ -37,14 +36,6 @@ def test_layers_match_numpy_and_have_kronecker_blocks(graph, evaluate, noise):
     assert [weights.shape for weights, _ in params] == [(64, 64), (64, 32), (32, 10)]
 
 
-@pytest.mark.parametrize("mode", [replicate.ModeKeys.EVAL, replicate.ModeKeys.PREDICT])
-def test_evaluation_and_prediction_need_no_optimizer(graph, noise, mode):
-    images, labels = map(tf.constant, noise(8))
-    spec = mlp.model_fn(images, labels, mode, {})
-    assert spec.train_op is None
-    assert kfac.graph_layer_collection().registered_variables == ()
-
-
 @pytest.mark.parametrize("mode", ["estimator", pytest.param("plain", marks=pytest.mark.slow)])
 def test_reaches_an_accuracy(run_program, tmp_path, mode):
     done = run_program(
@@ -68,11 +59,3 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
         for folder in (tmp_path, tmp_path / "eval_train", tmp_path / "eval_test"):
             [line] = (folder / "metrics.jsonl").read_text().splitlines()
             assert json.loads(line)["step"] == 40
-
-
-def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"')
-    (tmp_path / "model.ckpt-5.index").write_text("damaged")
-    done = run_program("mlp", f"--model_dir={tmp_path}", "--batch_size=16")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "model.ckpt-5" in done.err

@@ -67,36 +67,6 @@ def test_trains_prints_evaluates_and_goes_on(run, tmp_path, capsys):
     assert "training  " not in printed
 
 
-def test_damaged_newest_checkpoint_is_set_aside(run, tmp_path, capsys):
-    for last in (3, 4):
-        run(tmp_path, train_steps=last)
-    with (tmp_path / "model.ckpt-4.index").open("ab") as file:
-        file.truncate(20)
-    run(tmp_path, train_steps=4)
-    assert "model.ckpt-3: continuing at step 3" in capsys.readouterr().out
-    assert (tmp_path / "model.ckpt-4.index.corrupt").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("checkpoint", "/checkpoint is damaged, and .* model_checkpoint_path: .*/model.ckpt-3"),
-        ("model.ckpt-3.index", "none of them can be read"),
-    ],
-)
-def test_plain_graph_never_starts_anew_beside_checkpoints(run, tmp_path, capsys, name, message):
-    run(tmp_path, train_steps=3)
-    for path in tmp_path.glob("model.ckpt-0.*"):
-        path.unlink()
-    (tmp_path / name).write_bytes(b"garbage {")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(SystemExit) as end:
-        run(tmp_path, train_steps=3)
-    assert end.value.code == 2
-    assert re.search(message, capsys.readouterr().err)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_saves_and_prints_the_command_to_resume(run, tmp_path, capsys, number, code):
     def send():
@@ -114,27 +84,42 @@ def test_signal_saves_and_prints_the_command_to_resume(run, tmp_path, capsys, nu
     assert 0 < int(tf.train.latest_checkpoint(tmp_path).rpartition("-")[2]) < 1000
 
 
-def test_directory_that_is_gone_is_exit_code_2_and_one_line(run, tmp_path, capsys):
-    made = iter(range(100))
+def test_damaged_checkpoint_is_set_aside_and_no_run_starts_anew_beside_it(run, tmp_path, capsys):
+    def refused(name, message):
+        (tmp_path / name).write_bytes(b"garbage {")
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        with pytest.raises(SystemExit) as end:
+            run(tmp_path, train_steps=3)
+        assert end.value.code == 2
+        assert re.search(message, capsys.readouterr().err)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
+    for last in (3, 4):
+        run(tmp_path, train_steps=last)
+    for path in tmp_path.glob("model.ckpt-0.*"):
+        path.unlink()
+    with (tmp_path / "model.ckpt-4.index").open("ab") as file:
+        file.truncate(20)
+    run(tmp_path, train_steps=3)
+    assert "model.ckpt-3: complete at step 3" in capsys.readouterr().out
+    assert (tmp_path / "model.ckpt-4.index.corrupt").exists()
+    refused("checkpoint", "/checkpoint is damaged, and .* model_checkpoint_path: .*/model.ckpt-3")
+    refused("model.ckpt-3.index", "none of them can be read")
+
+
+def test_divergence_and_a_lost_directory_are_one_line_and_a_code(run, tmp_path, capsys):
     def lose():
-        if next(made) == 3:
+        if (tmp_path / "run").is_dir():
             (tmp_path / "run").rename(tmp_path / "away")
             (tmp_path / "run").write_text("")
         return np.int32(0)
 
-    with pytest.raises(SystemExit) as end:
-        run(tmp_path / "run", effect=lose, train_steps=9, save_every_steps=2)
-    assert end.value.code == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "Training stopped, since a file cannot be written: " in line
-    assert "irectory. Checkpoints that were complete before are whole." in line
-    newest = str(tmp_path / "away" / "model.ckpt-2")
-    assert int(tf.train.load_variable(newest, "global_step")) == 2
-
-
-def test_divergence_is_exit_code_3(run, tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        run(tmp_path, loss=np.nan)
-    assert end.value.code == 3
-    assert "training diverged" in capsys.readouterr().err
+    for code, told, given in (
+        (3, "training diverged", {"loss": np.nan}),
+        (2, "Training stopped, since a file cannot be written: ", {"effect": lose}),
+    ):
+        with pytest.raises(SystemExit) as end:
+            run(tmp_path / "run", **given)
+        assert end.value.code == code
+        [line] = capsys.readouterr().err.splitlines()
+        assert told in line

@@ -44,14 +44,6 @@ def test_help_prints_the_docstring_and_loads_nothing_heavy(run_command):
         assert text.count("\n  --") >= 3, program
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_an_unknown_flag_is_answered_with_one_line_and_exit_code_2(run_program, program):
-    done = run_program(program, "--no_such_flag=1")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1
-    assert "no_such_flag" in done.err
-
-
 AVERAGE = "model_average --train_steps=10 --interval_steps=5"
 
 
@@ -74,6 +66,16 @@ def test_program_reaches_an_accuracy(run_program, tmp_path, command, shown, accu
     assert done.code == 0, done.err
     assert shown in done.out
     assert done.number("test accuracy") >= accuracy
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_average_of_a_cluster_learns_the_digits(run_cluster, tmp_path):
+    pytest.importorskip("sklearn")
+    flags = f"--model_dir={tmp_path} --num_towers=1 --train_steps=30 --progress=log"
+    printed = run_cluster("model_average", flags.split())
+    (accuracy,) = re.findall(r"^test accuracy +(\S+)$", printed["chief"], re.MULTILINE)
+    assert float(accuracy) >= 0.95
 
 
 def with_kfac():

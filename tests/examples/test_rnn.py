@@ -1,7 +1,6 @@
 """The recurrent network against NumPy, and steps on two towers."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import kfac
@@ -11,7 +10,7 @@ from examples import rnn
 v1 = tf.compat.v1
 IMAGES = np.random.RandomState(0).rand(6, 3, 4, 1).astype(np.float32)
 LABELS = np.arange(6, dtype=np.int32)
-PARAMS = {"learning_rate": 0.05, "momentum": 0.0, "damping": 0.1}
+PARAMS = {"learning_rate": 0.05, "momentum": 0.0, "damping": 0.1, "approx": "kron_indep"}
 
 
 def test_logits_are_those_of_the_recurrence(graph, evaluate):
@@ -24,17 +23,13 @@ def test_logits_are_those_of_the_recurrence(graph, evaluate):
 
 
 # `test_programs.py` runs the program with kron_series_2.
-@pytest.mark.parametrize(
-    "approx", [pytest.param("kron_series_1", marks=pytest.mark.slow), "kron_indep"]
-)
-def test_two_towers_train_with_each_approximation(graph, approx):
+def test_two_towers_train_with_independent_steps(graph):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(
         rnn.model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=["/cpu:0", "/cpu:1"]
     )
-    params = {**PARAMS, "approx": approx}
-    spec = model_fn(tf.constant(IMAGES), tf.constant(LABELS), replicate.ModeKeys.TRAIN, params)
+    spec = model_fn(tf.constant(IMAGES), tf.constant(LABELS), replicate.ModeKeys.TRAIN, PARAMS)
     layers = kfac.graph_layer_collection()
     assert set(layers.registered_variables) == set(v1.trainable_variables())
     with v1.train.MonitoredSession() as session:

@@ -71,16 +71,11 @@ def test_wide_and_deep_learns_and_draws(run_program, tmp_path):
     assert done.code == 0, done.err
     assert "2 towers" in done.out
     assert "106 rows to train on, 72 to test on, 13 columns" in done.out
-    assert "none in" in done.out
-    assert "step 30 " in done.out
     assert done.number("train accuracy") > 0.95
     assert done.number("test accuracy") > 0.85
     assert done.number("scikit-learn") > 0.95
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "config.json").exists()
-    other = run_program("wide_and_deep", *arguments, "--hidden_units=8,4")
-    assert other.code == 2
-    assert "holds checkpoints of a network of 16 units for wine" in other.err
 
 
 @pytest.mark.broad

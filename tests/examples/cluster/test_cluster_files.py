@@ -77,15 +77,6 @@ def test_resumable_job_is_queued_again(run, tmp_path, code, requeued):
         assert (tmp_path / "calls").read_text() == "requeue 17\n"
 
 
-def test_flags_of_the_script(run, run_program):
-    _, printed = run()  # MODE is distributed_sync_replicas then.
-    assert "--mode=distributed_sync_replicas" in printed[1]
-    flags = [word for word in printed[1].split() if word.startswith("--")]
-    done = run_program("convnet", *flags, "--batch_size=0")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "batch_size" in done.err
-
-
 yaml = pytest.importorskip("yaml")
 
 
@@ -108,14 +99,6 @@ def test_tasks_restart_by_exit_code_in_containers_of_the_operator(replicas):
         assert {mount["name"] for mount in container["volumeMounts"]} == volumes
 
 
-def test_flags_of_the_manifest(replicas, run_program):
-    (container,) = replicas["Chief"]["template"]["spec"]["containers"]
-    assert container["command"][:3] == ["python", "-m", "examples.convnet"]
-    done = run_program("convnet", *container["command"][3:], "--batch_size=0")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "batch_size" in done.err
-
-
 def test_the_manifest_without_parameter_servers_differs_in_nothing_else(replicas):
     others = yaml.safe_load(ALL_REDUCE.read_text())["spec"]["tfReplicaSpecs"]
     assert set(replicas) - set(others) == {"PS"}
@@ -125,3 +108,14 @@ def test_the_manifest_without_parameter_servers_differs_in_nothing_else(replicas
     ]
     assert others["Chief"] == replicas["Chief"]
     assert [word for word in commands[1] if word not in commands[0]] == ["--mode=all_reduce"]
+
+
+def test_flags_of_the_script_and_the_manifest_are_those_of_the_program(run, replicas, run_program):
+    _, printed = run()  # MODE is distributed_sync_replicas then.
+    assert "--mode=distributed_sync_replicas" in printed[1]
+    (container,) = replicas["Chief"]["template"]["spec"]["containers"]
+    for words in (printed[1].split(), container["command"][1:]):
+        assert words[:2] == ["-m", "examples.convnet"]
+        done = run_program("convnet", *words[2:], "--batch_size=0")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "batch_size" in done.err

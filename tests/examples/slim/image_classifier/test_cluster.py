@@ -1,13 +1,12 @@
 """Role, devices and servers of a process, by flags and TF_CONFIG."""
 
 import json
+from unittest import mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import replicate
-from examples.slim.datasets.arrays import array_dataset
 from examples.slim.image_classifier import cluster
 
 v1 = tf.compat.v1
@@ -44,22 +43,16 @@ def test_alone():
     )
 
 
-@pytest.mark.parametrize(
-    ("job", "task", "role", "number"),
-    [("worker", 0, ("chief", 0), 0), ("worker", 2, ("worker", 1), 2), ("ps", 1, ("ps", 1), 4)],
-)
-def test_hosts(job, task, role, number):
-    found = config(**HOSTS, job_name=job, task=task)
-    assert (found.task_type, found.task_id) == role
-    assert found.global_id_in_cluster == number
-    assert found.cluster_spec.as_dict() == {
-        "chief": ["a:1"],
-        "worker": ["b:1", "c:1"],
-        "ps": ["d:1", "e:1"],
-    }
-
-
-def test_replica_of_a_cluster():
+def test_hosts():
+    jobs = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1", "e:1"]}
+    for job, task, role in (
+        ("worker", 0, ("chief", 0, 0)),
+        ("worker", 2, ("worker", 1, 2)),
+        ("ps", 1, ("ps", 1, 4)),
+    ):
+        found = config(**HOSTS, job_name=job, task=task)
+        assert (found.task_type, found.task_id, found.global_id_in_cluster) == role
+        assert found.cluster_spec.as_dict() == jobs
     where = cluster.deployment(config(**HOSTS, task=2), 1, True)
     assert (where.replica_id, where.num_replicas, where.num_ps_tasks) == (2, 3, 2)
     assert where.clone_device(0) == "/job:worker/device:CPU:0"
@@ -82,24 +75,17 @@ def test_tf_config(monkeypatch):
     assert cluster.alone(model_dir="x").cluster_spec.as_dict() == {}
 
 
-@pytest.mark.parametrize(("task", "is_chief"), [(0, True), (1, False)])
-def test_running_server(task, is_chief):
-    found = config(master="grpc://a:1", task=task, worker_replicas=2, num_ps_tasks=3)
-    assert (found.master, found.is_chief) == ("grpc://a:1", is_chief)
-    assert (found.num_worker_replicas, found.num_ps_replicas) == (2, 3)
-    assert list(found.session_config.device_filters) == ["/job:ps", f"/job:worker/task:{task}"]
-    where = cluster.deployment(found, 2, False)
-    assert where.replica_id == task
-    assert [where.clone_device(i) for i in (0, 1)] == [
-        "/job:worker/device:GPU:0",
-        "/job:worker/device:GPU:1",
-    ]
-
-
-def test_running_server_without_a_cluster(tmp_path):
-    """The whole of it: the session is that of the server."""
+def test_running_server_has_the_session(tmp_path):
     server = v1.train.Server.create_local_server()
+    beside = config(master="grpc://a:1", task=1, worker_replicas=2, num_ps_tasks=3)
+    assert (beside.master, beside.is_chief) == ("grpc://a:1", False)
+    assert (beside.num_worker_replicas, beside.num_ps_replicas) == (2, 3)
+    assert list(beside.session_config.device_filters) == ["/job:ps", "/job:worker/task:1"]
+    where = cluster.deployment(beside, 2, False)
+    assert (where.replica_id, where.clone_device(1)) == (1, "/job:worker/device:GPU:1")
+
     found = config(master=server.target).replace(model_dir=str(tmp_path), progress="off")
+    assert found.is_chief
 
     def model_fn(features):
         weight = v1.get_variable("w", [])
@@ -110,15 +96,6 @@ def test_running_server_without_a_cluster(tmp_path):
     estimator = replicate.Estimator(model_fn, config=found)
     cluster.train(estimator, lambda: tf.constant([3.0]), 2)
     assert estimator.get_variable_value("w") == pytest.approx(3)
-    with v1.Session(server.target) as session:
-        assert session.list_devices()
-
-
-def test_running_server_cannot_read_data_in_memory():
-    large = array_dataset("mine", "train", np.zeros([2, 999, 999, 1], np.uint8), [0, 1], 2, {})
-    with pytest.raises(ValueError, match="master=grpc://a:1 cannot read mine, which is in the mem"):
-        cluster.check_dataset(config(master="grpc://a:1"), large)
-    cluster.check_dataset(config(), large)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +120,14 @@ def test_wrong_flags(flags, message):
         config(**flags)
 
 
-def test_replicas_need_a_parameter_server_and_clones_a_gpu_each(monkeypatch):
-    alone = config(master="grpc://a:1", worker_replicas=2)
+def test_what_a_cluster_or_machine_cannot_do_is_refused(monkeypatch):
+    beside = config(master="grpc://a:1", worker_replicas=2)
     with pytest.raises(ValueError, match="2 replicas"):
-        cluster.deployment(alone, 1, True)
+        cluster.deployment(beside, 1, True)
+    in_memory = mock.Mock(runs_python=True)
+    cluster.check_dataset(config(), in_memory)
+    with pytest.raises(ValueError, match=r"master=grpc://a:1 cannot read .*, which is in the mem"):
+        cluster.check_dataset(beside, in_memory)
     monkeypatch.setattr(cluster.model_deploy, "local_devices", lambda kind: ["/device:GPU:0"])
     with pytest.raises(ValueError, match="num_clones=2, but this process has 1 GPUs"):
         cluster.deployment(config(), 2, False)

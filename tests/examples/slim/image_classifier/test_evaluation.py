@@ -1,5 +1,7 @@
 """Metrics of the small network against NumPy, and the checkpoints that are evaluated."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,41 +35,29 @@ def checkpoint(fake_network, batch, tmp_path):
     return path, weights, bias
 
 
-def evaluated(tmp_path, batch, checkpoint, num_clones, batch_size, moving_average_decay=None):
-    settings = evaluation.EvaluationSettings(
-        network=clones.Network(model_name="net", num_classes=6),
-        deployment=model_deploy.DeploymentConfig(num_clones, clone_on_cpu=True),
-        moving_average_decay=moving_average_decay,
-    )
-    config = replicate.RunConfig(progress="off")
-    estimator = replicate.Estimator(evaluation.model_fn, str(tmp_path / "eval"), config, settings)
-    return estimator.evaluate(
-        lambda: tf.data.Dataset.from_tensor_slices(batch).batch(batch_size),
-        checkpoint_path=checkpoint,
-    )
-
-
 @pytest.mark.parametrize(
     ("num_clones", "batch_size", "decay"), [(1, 7, None), (2, 3, 0.9), (3, 6, None)]
 )
 def test_metrics_are_exact(tmp_path, batch, checkpoint, num_clones, batch_size, decay):
     path, weights, bias = checkpoint
+    settings = evaluation.EvaluationSettings(
+        network=clones.Network(model_name="net", num_classes=6),
+        deployment=model_deploy.DeploymentConfig(num_clones, clone_on_cpu=True),
+        moving_average_decay=decay,
+    )
+    config = replicate.RunConfig(progress="off")
+    estimator = replicate.Estimator(evaluation.model_fn, str(tmp_path / "eval"), config, settings)
+    results = estimator.evaluate(
+        lambda: tf.data.Dataset.from_tensor_slices(batch).batch(batch_size), checkpoint_path=path
+    )
     logits = batch[0].reshape(7, 4) @ weights + bias
     ranks = (-logits if decay else logits).argsort(axis=1)[:, ::-1]
-    results = evaluated(tmp_path, batch, path, num_clones, batch_size, decay)
     in_first = (ranks[:, 0] == batch[1]).mean()
     in_five = (ranks[:, :5] == batch[1][:, np.newaxis]).any(axis=1).mean()
     assert results["Accuracy"] == pytest.approx(in_first, abs=1e-6)
     assert results["Recall_5"] == pytest.approx(in_five, abs=1e-6)
     assert results["global_step"] == 12
     assert list(tmp_path.glob("eval/eval/events.*"))
-
-
-def save(folder, step):
-    with tf.Graph().as_default(), v1.Session() as session:
-        v1.get_variable("w", [])
-        session.run(v1.global_variables_initializer())
-        return v1.train.Saver().save(session, str(folder / "model.ckpt"), step)
 
 
 def test_following_waits_as_long_as_told(monkeypatch):
@@ -81,22 +71,25 @@ def test_following_waits_as_long_as_told(monkeypatch):
 
 
 def test_following_yields_new_ones_until_none_comes(tmp_path):
-    first = save(tmp_path, 1)
-    found = checkpoints.following(str(tmp_path), 0.01, 0.2)
-    assert next(found) == first
-    second = save(tmp_path, 2)
-    assert list(found) == [second]
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.get_variable("w", [])
+        session.run(v1.global_variables_initializer())
+        saver = v1.train.Saver()
+        first, second = (f"{tmp_path}/model.ckpt-{step}" for step in (1, 2))
+        for nowhere in (tmp_path, first):
+            with pytest.raises(ValueError, match=f"There is no checkpoint at {nowhere}. Correct"):
+                checkpoints.newest(str(nowhere))
+        assert saver.save(session, f"{tmp_path}/model.ckpt", 1) == first
+        found = checkpoints.following(str(tmp_path), 0.01, 0.2)
+        assert next(found) == first
+        assert saver.save(session, f"{tmp_path}/model.ckpt", 2) == second
+        assert list(found) == [second]
     assert checkpoints.newest(str(tmp_path)) == second
     assert checkpoints.newest(first) == first
 
 
-def test_path_without_a_checkpoint_is_refused(tmp_path, monkeypatch):
-    def fail(path):
-        raise tf.errors.UnavailableError(None, None, "no such bucket")
-
-    for path in (tmp_path, tmp_path / "model.ckpt-1"):
-        with pytest.raises(ValueError, match=f"There is no checkpoint at {path}. Correct --check"):
-            checkpoints.newest(str(path))
-    monkeypatch.setattr(v1.train, "checkpoint_exists", fail)
+def test_unreadable_path_is_refused(monkeypatch):
+    error = tf.errors.UnavailableError(None, None, "no such bucket")
+    monkeypatch.setattr(v1.train, "checkpoint_exists", mock.Mock(side_effect=error))
     with pytest.raises(ValueError, match="Cannot read --checkpoint_path=a/b: no such bucket"):
         checkpoints.newest("a/b")

@@ -1,6 +1,4 @@
-"""Two steps of each optimizer against its formula, and learning rates worked out by hand."""
-
-import math
+"""Optimizers with the settings of the flags, and learning rates worked out by hand."""
 
 import numpy as np
 import pytest
@@ -9,94 +7,60 @@ import tensorflow as tf
 from examples.slim.image_classifier import optimizers, schedules
 
 v1 = tf.compat.v1
-RATE, GRADIENT = 0.5, 2.0
+EPSILON = ("epsilon", 0.1)
 
 
-def sgd():
-    yield from (RATE * GRADIENT, RATE * GRADIENT)
-
-
-def momentum(momentum=0.8):
-    yield from (RATE * GRADIENT, RATE * GRADIENT * (1 + momentum))
-
-
-def adagrad(start=0.3):
-    for step in (1, 2):
-        yield RATE * GRADIENT / math.sqrt(start + step * GRADIENT**2)
-
-
-def adam(beta1=0.8, beta2=0.7, epsilon=0.1):
-    mean = square = 0.0
-    for step in (1, 2):
-        mean = beta1 * mean + (1 - beta1) * GRADIENT
-        square = beta2 * square + (1 - beta2) * GRADIENT**2
-        rate = RATE * math.sqrt(1 - beta2**step) / (1 - beta1**step)
-        yield rate * mean / (math.sqrt(square) + epsilon)
-
-
-def rmsprop(decay=0.6, momentum=0.7, epsilon=0.1):
-    square, velocity = 1.0, 0.0
-    for _ in (1, 2):
-        square = decay * square + (1 - decay) * GRADIENT**2
-        velocity = momentum * velocity + RATE * GRADIENT / math.sqrt(square + epsilon)
-        yield velocity
-
-
-def adadelta(rho=0.6, epsilon=0.1):
-    square = moved = 0.0
-    for _ in (1, 2):
-        square = rho * square + (1 - rho) * GRADIENT**2
-        change = math.sqrt(moved + epsilon) / math.sqrt(square + epsilon) * GRADIENT
-        moved = rho * moved + (1 - rho) * change**2
-        yield RATE * change
-
-
-def ftrl(power=-0.4, start=0.3, l1=0.2, l2=0.1):
-    weight, square, linear = 1.0, start, 0.0
-    for _ in (1, 2):
-        grown = square + GRADIENT**2
-        linear += GRADIENT - (grown**-power - square**-power) / RATE * weight
-        square = grown
-        quadratic = square**-power / RATE + 2 * l2
-        new = (math.copysign(l1, linear) - linear) / quadratic if abs(linear) > l1 else 0.0
-        yield weight - new
-        weight = new
-
-
-CHANGES = {
-    sgd: {},
-    momentum: {"momentum": 0.8},
-    adagrad: {"adagrad_initial_accumulator_value": 0.3},
-    adam: {"adam_beta1": 0.8, "adam_beta2": 0.7, "opt_epsilon": 0.1},
-    rmsprop: {"rmsprop_decay": 0.6, "rmsprop_momentum": 0.7, "opt_epsilon": 0.1},
-    adadelta: {"adadelta_rho": 0.6, "opt_epsilon": 0.1},
-    ftrl: {
-        "ftrl_learning_rate_power": -0.4,
-        "ftrl_initial_accumulator_value": 0.3,
-        "ftrl_l1": 0.2,
-        "ftrl_l2": 0.1,
-    },
+# Optimizers of TensorFlow; flag -> (argument that it stands for, value).
+TAKEN = {
+    "sgd": (v1.train.GradientDescentOptimizer, {}),
+    "momentum": (v1.train.MomentumOptimizer, {"momentum": ("momentum", 0.8)}),
+    "adagrad": (
+        v1.train.AdagradOptimizer,
+        {"adagrad_initial_accumulator_value": ("initial_accumulator_value", 0.3)},
+    ),
+    "adam": (
+        v1.train.AdamOptimizer,
+        {"adam_beta1": ("beta1", 0.8), "adam_beta2": ("beta2", 0.7), "opt_epsilon": EPSILON},
+    ),
+    "rmsprop": (
+        v1.train.RMSPropOptimizer,
+        {
+            "rmsprop_decay": ("decay", 0.6),
+            "rmsprop_momentum": ("momentum", 0.7),
+            "opt_epsilon": EPSILON,
+        },
+    ),
+    "adadelta": (
+        v1.train.AdadeltaOptimizer,
+        {"adadelta_rho": ("rho", 0.6), "opt_epsilon": EPSILON},
+    ),
+    "ftrl": (
+        v1.train.FtrlOptimizer,
+        {
+            "ftrl_learning_rate_power": ("learning_rate_power", -0.4),
+            "ftrl_initial_accumulator_value": ("initial_accumulator_value", 0.3),
+            "ftrl_l1": ("l1_regularization_strength", 0.2),
+            "ftrl_l2": ("l2_regularization_strength", 0.1),
+        },
+    ),
 }
 
 
-@pytest.mark.parametrize("formula", CHANGES)
-def test_two_steps(optimizer_settings, formula):
-    settings = optimizer_settings(formula.__name__, **CHANGES[formula])
-    with tf.Graph().as_default(), v1.Session() as session:
-        weight = v1.get_variable("weight", initializer=1.0)
-        made = optimizers.make_optimizer(settings, tf.constant(RATE))
-        step = made.apply_gradients([(tf.constant(GRADIENT), weight)])
+@pytest.mark.parametrize("name", TAKEN)
+def test_optimizers_of_tensorflow_get_their_settings(graph, optimizer_settings, name):
+    kind, arguments = TAKEN[name]
+    settings = optimizer_settings(name, **{flag: value for flag, (_, value) in arguments.items()})
+    made = optimizers.make_optimizer(settings, tf.constant(0.5))
+    weights, steps = [], []
+    for optimizer in (made, kind(0.5, **dict(arguments.values()))):
+        weights.append(v1.get_variable(f"weight_{len(weights)}", initializer=1.0))
+        steps.append(optimizer.apply_gradients([(tf.constant(2.0), weights[-1])]))
+    with v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        values = [1.0]
         for _ in range(2):
-            session.run(step)
-            values.append(session.run(weight))
-    np.testing.assert_allclose(-np.diff(values), list(formula()), rtol=1e-5)
-
-
-def test_unknown_name_lists_the_known_ones(optimizer_settings):
-    with pytest.raises(ValueError, match="'lion'; known are adadelta, adagrad, adam, ftrl, kfac,"):
-        optimizers.make_optimizer(optimizer_settings("lion"), 0.1)
+            session.run(steps)
+            found, wanted = session.run(weights)
+            assert found == pytest.approx(wanted, rel=1e-5)
 
 
 def schedule(kind, warmup_epochs=0.0, num_epochs_per_decay=2.0):

@@ -1,17 +1,19 @@
-"""Names of datasets, networks and preprocessings, and mistakes in them."""
+"""The problem of the digits, and limits of flags."""
 
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
 
 from examples.slim.datasets.dataset import Reading
-from examples.slim.image_classifier import problem
+from examples.slim.image_classifier import data_flags, problem
 
 pytest.importorskip("sklearn")
 v1 = tf.compat.v1
 
 
 def pose(image_size=None, is_training=True, **changes):
-    flags = {
+    settings = {
         "dataset_name": "digits",
         "dataset_split_name": "train",
         "dataset_dir": None,
@@ -21,7 +23,7 @@ def pose(image_size=None, is_training=True, **changes):
         "use_grayscale": False,
         "num_preprocessing_threads": 2,
     }
-    return problem.pose(problem.ProblemFlags(**{**flags, **changes}), image_size, is_training)
+    return problem.pose(problem.ProblemFlags(**{**settings, **changes}), image_size, is_training)
 
 
 def test_image_size_defaults_to_that_of_the_network(graph, evaluate):
@@ -38,15 +40,21 @@ def test_image_size_defaults_to_that_of_the_network(graph, evaluate):
     assert len(set(found[1])) > 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"dataset_name": "flowers"}, "flowers"),
-        ({"model_name": "alexnet"}, "alexnet"),
-        ({"preprocessing_name": "none"}, "none"),
-        ({"labels_offset": 10}, "labels_offset=10 leaves no class: digits has 10"),
-    ],
-)
-def test_mistakes_are_found_before_anything_is_built(changes, message):
-    with pytest.raises(ValueError, match=message):
-        pose(**changes)
+@flagsaver.flagsaver
+def test_flags_have_limits():
+    found = flags.FLAGS
+    found.mark_as_parsed()
+    data_flags.define_number("rate", 1.5, "", above=True)
+    data_flags.define_number("clones", None, "", least=2)
+    data_flags.define_gone("gone", False, "It has gone.")
+    data_flags.define(split_name="test", batch_size=7, progress_of="are looked at")
+    found.rate, found.clones, found.gone, found.moving_average_decay = 0.1, 2, False, 0.0
+    for name, wrongs, message in (
+        ("rate", (-1, 0, float("nan"), float("inf"), None), "a number above 0"),
+        ("clones", (1.9,), "a number of at least 2"),
+        ("gone", (True,), "False. It has gone."),
+        ("moving_average_decay", (-0.1, 1.0, float("nan")), "at least 0 and below 1"),
+    ):
+        for wrong in wrongs:
+            with pytest.raises(flags.IllegalFlagValueError, match=f"must be .*{message}"):
+                setattr(found, name, wrong)

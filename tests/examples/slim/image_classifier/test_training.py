@@ -56,13 +56,6 @@ def test_any_number_of_clones_makes_the_step_of_one(train, training_settings, ba
     assert mean == pytest.approx(first_share.mean(), rel=1e-5), "statistics of the first clone"
 
 
-def test_auxiliary_head_weighs_0_4(train, training_settings, batch):
-    """Its logits are twice the others', so that its gradients are, too."""
-    found = train(training_settings(model_name="two_heads"), 1).get_variable_value(WEIGHTS)
-    one_head = -0.1 * softmax_gradient(batch[0][:6], batch[1][:6], np.zeros([5, 6]))[:4]
-    np.testing.assert_allclose(found, one_head * (1 + 0.4 * 2), rtol=1e-5, atol=1e-7)
-
-
 # The thread of the synchronous replicas' queue ends by an exception that nobody needs to see.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("sync", [False, True])
@@ -125,34 +118,31 @@ def test_shares_form_the_batch_and_differ_by_one_row_at_most(graph, is_static, e
 
 
 def test_heads_have_weighted_losses_in_training(graph, fake_network, batch, evaluate):
-    made = clones.create(NETWORK, deployment(2), *map(tf.constant, batch), is_training=True)
+    images, labels = map(tf.constant, batch)
+    clones.create(NETWORK, deployment(2), images, labels, is_training=False)
+    assert not v1.get_collection(v1.GraphKeys.LOSSES)
+    assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    with v1.variable_scope("", reuse=True):
+        made = clones.create(NETWORK, deployment(2), images, labels, is_training=True)
     assert [clone.outputs.logits.shape[0] for clone in made] == [3, 4]
     losses = v1.get_collection(v1.GraphKeys.LOSSES, made[1].scope)
     # The weights are zero: each class has the same probability.
     np.testing.assert_allclose(evaluate(losses), [np.log(6), 0.4 * np.log(6)], rtol=1e-6)
-    assert len(v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)) == 1
     assert list(clones.weighted_logits(made[0].outputs)) == ["logits", "aux_logits"]
+    picky = clones.Network(model_name="picky", num_classes=6)
+    with pytest.raises(FlagError, match=r"does not fit images of \(2, 2, 1\): too small"):
+        clones.create(picky, deployment(1), images, labels, is_training=True)
 
 
 def test_smoothed_targets(graph, fake_network, batch):
     network = clones.Network(model_name="net", num_classes=6, label_smoothing=0.3)
     (clone,) = clones.create(network, deployment(1), *map(tf.constant, batch), is_training=True)
     (loss,) = v1.get_collection(v1.GraphKeys.LOSSES)
-    random = np.random.RandomState(1)
-    weights = random.randn(4, 6).astype(np.float32)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
+        weights = np.random.RandomState(1).randn(4, 6)
         v1.trainable_variables()[0].load(weights, session)
         found, logits = session.run([loss, clone.outputs.logits])
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     targets = 0.7 * np.eye(6)[batch[1]] + 0.3 / 6
     assert found == pytest.approx(-(targets * log_probabilities).sum(axis=1).mean(), rel=1e-5)
-
-
-def test_evaluation_leaves_no_losses_and_a_wrong_image_size_is_refused(graph, fake_network, batch):
-    clones.create(NETWORK, deployment(2), *map(tf.constant, batch), is_training=False)
-    assert not v1.get_collection(v1.GraphKeys.LOSSES)
-    assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
-    network = clones.Network(model_name="picky", num_classes=6)
-    with pytest.raises(FlagError, match=r"does not fit images of \(2, 2, 1\): too small"):
-        clones.create(network, deployment(1), *map(tf.constant, batch), is_training=True)

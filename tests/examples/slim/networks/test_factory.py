@@ -41,14 +41,6 @@ def test_an_unknown_network_and_an_unknown_setting_are_refused(graph):
         factory.get_network_fn("lenet", 10)(tf.zeros([1, 28, 28, 1]), depth_multipler=0.5)
 
 
-def test_without_classes_there_are_features(graph):
-    network_fn = factory.get_network_fn("lenet", None)
-    features, ends = network_fn(v1.placeholder(tf.float32, [2, 8, 8, 1]))
-    assert features is ends["PreLogits"]
-    assert "Logits" not in ends
-    assert not [v for v in v1.global_variables() if "logits" in v.op.name]
-
-
 @pytest.mark.parametrize("name", slow(DEEPER + LARGEST))
 def test_network_in_training(graph, name):
     v1.train.create_global_step()
@@ -112,6 +104,15 @@ def expected_layers():
     return expected
 
 
+def loss_of(name, images, labels, **settings):
+    """The loss of all heads of a small network, with what decays."""
+    network_fn = factory.get_network_fn(name, CLASSES, weight_decay=1e-3, **settings)
+    _, ends = network_fn(images, dropout_keep_prob=1.0, depth_multiplier=SMALL)
+    for head in {"Logits", "AuxLogits"} & set(ends):
+        v1.losses.sparse_softmax_cross_entropy(labels, ends[head])
+    return v1.losses.get_total_loss()
+
+
 @pytest.mark.parametrize("name", slow(set(NAMES) - set(FAST)))
 def test_two_towers_make_the_step_of_one(name):
     """With fixed statistics: those of the batch are each tower's own."""
@@ -121,12 +122,7 @@ def test_two_towers_make_the_step_of_one(name):
     labels = random.randint(0, CLASSES, 4)
 
     def model_fn(features, labels, mode):
-        network_fn = factory.get_network_fn(name, CLASSES, weight_decay=1e-3)
-        _, ends = network_fn(features, depth_multiplier=SMALL)
-        heads = [ends[head] for head in ("Logits", "AuxLogits") if head in ends]
-        for logits in heads:
-            v1.losses.sparse_softmax_cross_entropy(labels, logits)
-        loss = v1.losses.get_total_loss()
+        loss = loss_of(name, features, labels)
         optimizer = replicate.TowerOptimizer(lambda: v1.train.GradientDescentOptimizer(0.1))
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -142,27 +138,13 @@ def test_two_towers_make_the_step_of_one(name):
     assert len(check.gradients) >= 8
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "width"),
-    [
-        pytest.param("inception_v3", 75, 1.0, marks=pytest.mark.slow),
-        pytest.param("resnet_v1_50", 48, 1.0, marks=pytest.mark.slow),
-        pytest.param("resnet_v2_50", 48, 1.0, marks=pytest.mark.slow),
-        pytest.param("vgg_16", 32, 1.0, marks=pytest.mark.slow),
-        ("resnet_v2_18", 32, 1 / 8),
-    ],
-)
-def test_large_networks_make_two_steps(graph, name, size, width):
-    """Every parameter moves, and nothing overflows."""
+@pytest.mark.parametrize("name", slow(set(NAMES) - {"resnet_v2_18"}))
+def test_every_parameter_moves_and_nothing_overflows(graph, name):
     step = v1.train.create_global_step()
     random = np.random.RandomState(0)
-    images = tf.constant(random.randn(4, size, size, 3).astype(np.float32))
-    network_fn = factory.get_network_fn(name, CLASSES, is_training=True)
-    _, ends = network_fn(images, dropout_keep_prob=1.0, depth_multiplier=width)
+    images = random.randn(4, 75, 75, 3) if name == "inception_v3" else random.randn(4, 32, 32, 3)
     labels = random.randint(0, CLASSES, 4)
-    for head in {"Logits", "AuxLogits"} & set(ends):
-        v1.losses.sparse_softmax_cross_entropy(labels, ends[head])
-    loss = v1.losses.get_total_loss()
+    loss = loss_of(name, tf.constant(images, tf.float32), labels, is_training=True)
     train_op = v1.train.AdamOptimizer(1e-4).minimize(loss, step)
     weights = {v.op.name: v for v in v1.trainable_variables()}
     with v1.Session(config=without_graph_optimization()) as session:

@@ -1,5 +1,7 @@
 """Layers against NumPy, and the graph collections that they fill."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -89,28 +91,19 @@ def test_dense_and_logits(graph):
     inputs = noise(5, 4)
     layers = Layers(depth_multiplier=2)
     hidden = layers.dense("hidden", tf.constant(inputs), 3)
-    logits = layers.logits("logits", hidden, 3)
+    logits, ends = layers.classified(hidden, 3, {})
     names = "hidden/weights", "hidden/biases", "logits/weights", "logits/biases"
-    h, y, w1, b1, w2, b2 = run(hidden, logits, *map(variable, names))
+    h, y, p, w1, b1, w2, b2 = run(hidden, logits, ends["Predictions"], *map(variable, names))
     assert (h.shape, y.shape) == ((5, 6), (5, 3))
     np.testing.assert_allclose(h, np.maximum(inputs @ w1 + b1, 0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(y, h @ w2 + b2, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(p, np.exp(y) / np.exp(y).sum(1, keepdims=True), rtol=1e-4)
     # A layer has at least one channel.
     assert Layers(depth_multiplier=0.01).dense("thin", tf.zeros([1, 2]), 3).shape[-1] == 1
-
-
-def test_classified_ends_a_network(graph):
-    features, begun = tf.constant(noise(2, 3)), {"conv1": tf.zeros([])}
-    logits, ends = Layers().classified(features, 4, begun)
-    assert list(ends) == ["conv1", "PreLogits", "Logits", "Predictions"]
-    assert list(begun) == ["conv1"]
-    y, probabilities = run(logits, ends["Predictions"])
-    np.testing.assert_allclose(
-        probabilities, np.exp(y) / np.exp(y).sum(1, keepdims=True), rtol=1e-4
-    )
-    same, ends = Layers().classified(features, 0, begun)
-    assert same is features
-    assert list(ends) == ["conv1", "PreLogits"]
+    begun = {"conv1": tf.zeros([])}
+    same, ends = layers.classified(hidden, 0, begun)
+    assert same is hidden
+    assert (list(begun), list(ends)) == (["conv1"], ["conv1", "PreLogits"])
 
 
 def test_pools(graph):
@@ -158,22 +151,17 @@ def model_fn(features, labels, mode):
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
-@pytest.mark.parametrize("how", ["clones", "towers"])
-def test_copies_share_variables_and_decay_once(graph, how):
-    images, labels = tf.constant(noise(4, 4, 4, 3)), tf.zeros([4], tf.int32)
-    if how == "clones":
-        config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
-        model_deploy.create_clones(config, lambda: every_layer(images, 0.5))
-    else:
-        replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
-        replicated(images, labels, replicate.ModeKeys.TRAIN, {}, None)
+def test_clones_share_variables_and_decay_once(graph):
+    images = tf.constant(noise(4, 4, 4, 3))
+    config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
+    model_deploy.create_clones(config, lambda: every_layer(images, 0.5))
     assert len(v1.get_collection(Keys.REGULARIZATION_LOSSES)) == 3
     assert len(v1.trainable_variables()) == 10
     assert len(v1.get_collection(Keys.MODEL_VARIABLES)) == 14
 
 
 def test_two_towers_train_as_one_with_equal_statistics():
-    """Of the moving averages, the variance is that of as many pixels as a tower has."""
+    """Weights decay once. The moving variance is that of as many pixels as a tower has."""
     images, labels = np.tile(noise(2, 4, 4, 3), (2, 1, 1, 1)), np.array([0, 1, 0, 1])
     check = replicate.check_replication(
         model_fn,
@@ -194,41 +182,30 @@ def dropped(outputs):
     return np.asarray(outputs) == 0
 
 
-def test_dropout_keeps_a_share_and_goes_by_the_step(graph):
-    step = v1.train.create_global_step()
+def test_dropout_keeps_a_share_and_differs_by_clone_layer_and_step(graph):
     ones = tf.ones([100, 100])
-    layers = Layers(is_training=True)
-    first, second = layers.dropout(ones, 0.8), layers.dropout(ones, 0.8)
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        values, again, other = (session.run(each) for each in (first, first, second))
-        session.run(step.assign_add(1))
-        later = session.run(first)
-    np.testing.assert_allclose(values[values > 0], 1 / 0.8, rtol=1e-6)
-    assert abs(dropped(values).mean() - 0.2) < 0.02
-    np.testing.assert_array_equal(again, values)
-    for different in (other, later):  # 0.2 ⋅ 0.8 ⋅ 2 of independent draws
-        assert abs((dropped(different) != dropped(values)).mean() - 0.32) < 0.03
-
-
-def test_dropout_differs_between_clones(graph):
-    v1.train.create_global_step()
-    config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
-    layers = Layers(is_training=True)
-    clones = model_deploy.create_clones(config, lambda: layers.dropout(tf.ones([50, 50]), 0.5))
-    one, two = run(*(clone.outputs for clone in clones))
-    assert abs((dropped(one) != dropped(two)).mean() - 0.5) < 0.05
-
-
-def test_dropout_takes_the_setting_rather_than_the_networks_share(graph):
-    inputs = tf.ones([99, 99])
     with pytest.raises(ValueError, match="no global step"):
-        Layers(is_training=True).dropout(inputs, 0.5)
-    v1.train.create_global_step()
-    (values,) = run(Layers(is_training=True, dropout_keep_prob=0.2).dropout(inputs, 0.9))
-    assert abs(dropped(values).mean() - 0.8) < 0.02
-    assert Layers(is_training=True, dropout_keep_prob=1.0).dropout(inputs, 0.5) is inputs
-    assert Layers().dropout(inputs, 0.5) is inputs, "in evaluation"
+        Layers(is_training=True).dropout(ones, 0.5)
+    step = v1.train.create_global_step()
+    layers = Layers(is_training=True)
+    config = model_deploy.DeploymentConfig(num_clones=2, clone_on_cpu=True)
+    clones = model_deploy.create_clones(config, lambda: layers.dropout(ones, 0.8))
+    all_differ = [clones[0].outputs, clones[1].outputs, layers.dropout(ones, 0.8)]
+    with v1.Session() as session:
+        session.run(step.initializer)
+        first, again = session.run(all_differ), session.run(all_differ)
+        session.run(step.assign_add(1))
+        later = session.run(all_differ[0])
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(later[later > 0], 1 / 0.8, rtol=1e-6)
+    assert abs(dropped(later).mean() - 0.2) < 0.02
+    for one, other in itertools.combinations([*first, later], 2):
+        # 0.2 ⋅ 0.8 ⋅ 2 of independent draws
+        assert abs((dropped(one) != dropped(other)).mean() - 0.32) < 0.03
+    (values,) = run(Layers(is_training=True, dropout_keep_prob=0.2).dropout(ones, 0.9))
+    assert abs(dropped(values).mean() - 0.8) < 0.02, "the setting rather than the network's share"
+    assert Layers(is_training=True, dropout_keep_prob=1.0).dropout(ones, 0.5) is ones
+    assert Layers().dropout(ones, 0.5) is ones, "in evaluation"
 
 
 @pytest.mark.parametrize(
@@ -245,19 +222,3 @@ def test_settings_out_of_range_are_refused(settings, message):
         Layers(**settings)
     with pytest.raises(TypeError, match=r"is_training must be a Python bool, got <tf\.Tensor"):
         Layers(is_training=tf.constant(True))
-
-
-def test_a_network_has_its_own_scope_name_and_size(graph):
-    @networks.network(default_image_size=8)
-    def tiny(images, num_classes, layers):
-        """Says what it is."""
-        return layers.logits("logits", networks.flatten(images), num_classes), {}
-
-    logits, _ = tiny(tf.zeros([1, 2, 2, 1]), 3, Layers())
-    assert (tiny.__name__, tiny.__doc__) == ("tiny", "Says what it is.")
-    assert tiny.default_image_size == 8
-    assert logits.op.name.startswith("tiny/logits/")
-    assert [v.op.name for v in v1.global_variables()] == [
-        "tiny/logits/weights",
-        "tiny/logits/biases",
-    ]

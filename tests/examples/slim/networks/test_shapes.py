@@ -18,26 +18,52 @@ RESNET_SIDES = (56, 28, 14, 7)
 HEADS = {"Logits": (10,), "Predictions": (10,)}
 
 
-def test_shapes_and_parameters_for_mnist(build):
-    lenet = build("lenet", 28, 1, 10)
-    assert lenet.network_fn.default_image_size == 28
-    assert lenet.shapes == {
-        **{"conv1": (28, 28, 32), "pool1": (14, 14, 32)},
-        **{"conv2": (14, 14, 64), "pool2": (7, 7, 64)},
-        **{"fc3": (1024,), "PreLogits": (1024,), **HEADS},
-    }
-    assert lenet.parameters == 3_274_634
+class Built:
+    """Shapes of a network's results, and sizes of its variables by name."""
+
+    def __init__(self, name, size, channels, num_classes, **settings):
+        self.network_fn = factory.get_network_fn(name, num_classes)
+        images = v1.placeholder(tf.float32, [4, size, size, channels])
+        self.logits, self.end_points = self.network_fn(images, **settings)
+        self.trainable = {
+            v.op.name.removeprefix(f"{name}/"): v.shape.as_list() for v in v1.trainable_variables()
+        }
+        self.shapes = {
+            name: tuple(tensor.shape.as_list()[1:]) for name, tensor in self.end_points.items()
+        }
+
+    @property
+    def parameters(self):
+        return sum(int(np.prod(shape)) for shape in self.trainable.values())
 
 
-def test_shapes_and_parameters_for_cifar(build):
-    network = build("cifarnet", 32, 3, 10)
-    assert network.network_fn.default_image_size == 32
-    assert network.shapes == {
-        **{"conv1": (32, 32, 64), "pool1": (16, 16, 64), "norm1": (16, 16, 64)},
-        **{"conv2": (16, 16, 64), "norm2": (16, 16, 64), "pool2": (8, 8, 64)},
-        **{"fc3": (384,), "fc4": (192,), "PreLogits": (192,), **HEADS},
-    }
-    assert network.parameters == 1_756_426
+@pytest.fixture
+def build(graph):
+    """A function that builds a network for images of a size; see `Built`."""
+    return Built
+
+
+LENET = {
+    **{"conv1": (28, 28, 32), "pool1": (14, 14, 32)},
+    **{"conv2": (14, 14, 64), "pool2": (7, 7, 64)},
+    **{"fc3": (1024,), "PreLogits": (1024,)},
+}
+CIFARNET = {
+    **{"conv1": (32, 32, 64), "pool1": (16, 16, 64), "norm1": (16, 16, 64)},
+    **{"conv2": (16, 16, 64), "norm2": (16, 16, 64), "pool2": (8, 8, 64)},
+    **{"fc3": (384,), "fc4": (192,), "PreLogits": (192,)},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "shapes", "parameters"),
+    [("lenet", (28, 1), LENET, 3_274_634), ("cifarnet", (32, 3), CIFARNET, 1_756_426)],
+)
+def test_shapes_and_parameters_for_small_images(build, name, images, shapes, parameters):
+    network = build(name, *images, 10)
+    assert network.network_fn.default_image_size == images[0]
+    assert network.shapes == {**shapes, **HEADS}
+    assert network.parameters == parameters
 
 
 def test_normalization_matches_tensorflow_and_has_a_second_derivative(graph, evaluate):
@@ -161,15 +187,13 @@ def test_shapes_and_parameters_of_the_released_network(build):
     assert inception.trainable["aux_logits/conv2/weights"] == [5, 5, 128, 768]
 
 
-def test_smallest_images_give_one_pixel_and_zero_classes_no_heads(build):
+def test_smallest_images_give_one_pixel_and_smaller_ones_are_refused(build):
+    """Without classes there are no heads."""
     inception = build("inception_v3", 75, 3, None, depth_multiplier=1 / 16)
     assert inception.shapes["mixed8_2"] == (1, 1, 128)
     assert inception.logits is inception.end_points["PreLogits"]
     assert not {"AuxLogits", "Logits", "Predictions"} & set(inception.end_points)
     assert not [name for name in inception.trainable if "logits" in name]
-
-
-def test_smaller_images_are_refused(graph):
     for size in ((74, 100), (100, 74), (None, 100)):
         images = v1.placeholder(tf.float32, [None, *size, 3])
         message = f"at least 75x75, got {size[0]}x{size[1]}. Enlarge them"

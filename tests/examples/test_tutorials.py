@@ -1,14 +1,15 @@
-"""The functions of the ConvNet tutorial, called as an old program calls them."""
+"""The functions of the ConvNet's and the MLP's tutorial, called as an old program calls them."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import kfac
-from examples import convnet_tutorial, mnist
+from examples import convnet_tutorial, mlp_tutorial, mnist
 from examples.convnet_modes import sync_replicas
 
 v1 = tf.compat.v1
@@ -17,15 +18,20 @@ PAIR = ["/cpu:0", "/cpu:1"]
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch, noise):
-    """Sixteen images of 8x8 and batches of four, for data of either kind."""
+    """Sixteen images of 8x8 and batches of four; the folders and kinds that were asked for."""
+    asked = []
 
     def training_examples(data_dir=None, use_fake_data=False, seed=0):
+        asked.append((data_dir, use_fake_data))
         fake = noise(16)
         return fake if use_fake_data else fake._replace(labels=np.zeros(16, np.int32))
 
     monkeypatch.setattr(mnist, "training_examples", training_examples)
     monkeypatch.setattr(convnet_tutorial, "BATCH", 4)
+    monkeypatch.setattr(mlp_tutorial, "BATCH", 4)
+    monkeypatch.setattr(mlp_tutorial, "UNITS", (6,))
     monkeypatch.setattr(convnet_tutorial, "REPORT_EVERY", 2)
+    return asked
 
 
 def use(monkeypatch, **params):
@@ -46,19 +52,17 @@ def test_layers_have_the_arguments_and_results_of_the_tutorial(graph):
     before, after, (weights, bias) = convnet_tutorial.conv_layer(
         layer_id=1, inputs=images, kernel_size=3, out_channels=5
     )
-    assert before.shape.as_list() == after.shape.as_list() == [2, 8, 8, 5]
-    assert after.op.type == "Relu"
+    assert (after.op.type, after.op.inputs[0]) == ("Relu", before)
     assert (weights.op.name, bias.op.name) == ("conv_1/weights", "conv_1/bias")
     assert weights.shape.as_list() == [3, 3, 1, 5]
     pooled = convnet_tutorial.max_pool_layer(layer_id=2, inputs=after, kernel_size=2, stride=4)
     assert pooled.shape.as_list() == [2, 2, 2, 5]
     flat = tf.reshape(pooled, [2, -1])
-    before, after, params = convnet_tutorial.fc_layer(layer_id=3, inputs=flat, output_size=7)
+    before, after, _ = convnet_tutorial.fc_layer(layer_id=3, inputs=flat, output_size=7)
     assert after.op.inputs[0] is before
-    assert [p.shape.as_list() for p in params] == [[20, 7], [7]]
     logits, params = convnet_tutorial.linear_layer(layer_id=4, inputs=flat, output_size=7)
     assert logits.shape.as_list() == [2, 7]
-    assert params[0].op.name == "fc_4/weights"
+    assert [p.op.name for p in params] == ["fc_4/weights", "fc_4/bias"]
 
 
 @pytest.mark.parametrize("manual", [True, False])
@@ -104,13 +108,12 @@ def test_loss_is_minimized_on_the_given_device(graph, capsys, is_manual, device)
     assert {v.device for v in averages} == {"/device:CPU:1" if device else ""}
 
 
-@pytest.mark.parametrize("is_manual", [False, pytest.param(True, marks=pytest.mark.broad)])
-def test_training_on_one_machine(monkeypatch, capsys, is_manual):
+def test_training_on_one_machine(monkeypatch, capsys):
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
     use(monkeypatch, learning_rate=0.1, damping=0.03)
     train = convnet_tutorial.train_mnist_single_machine
     # All digits of the data are the same one.
-    assert train(num_epochs=5, device="/cpu:1", manual_op_exec=is_manual) == 1
+    assert train(num_epochs=5, device="/cpu:1") == 1
     assert printed_steps(capsys.readouterr().out) == [*range(2, 21, 2)]
 
 
@@ -130,36 +133,9 @@ def test_training_by_an_estimator(monkeypatch, tmp_path):
     assert tf.train.latest_checkpoint(tmp_path).endswith("-32")
 
 
-@pytest.mark.slow
-def test_training_with_kfac_learns(monkeypatch, capsys, tmp_path):
-    use(monkeypatch, learning_rate=0.01, damping=0.03)
-    monkeypatch.setattr(convnet_tutorial, "estimator_params", lambda: convnet_tutorial.PARAMS)
-    assert convnet_tutorial.train_mnist_single_machine(20) == 1
-    assert convnet_tutorial.train_mnist_single_machine(20, manual_op_exec=True) == 1
-    assert convnet_tutorial.train_mnist_multitower(20, 2, PAIR) == 1
-    assert convnet_tutorial.train_mnist_estimator(20, model_dir=str(tmp_path)) == 1
-
-
-def functions_for_a_cluster():
-    """Functions of (the model, its number of workers), by the strategy that they stand for."""
-    chief = convnet_tutorial.distributed_grads_only_and_ops_chief_worker
-    dedicated = convnet_tutorial.distributed_grads_and_ops_dedicated_workers
-    older = convnet_tutorial.minimize_loss_distributed
-    train = convnet_tutorial.train_mnist_distributed_sync_replicas
-    return [
-        ("chief_worker", 7, lambda m, n: chief(1, False, n, 0, "", None, *m, invert_every=7)),
-        ("dedicated_workers", 10, lambda m, n: dedicated(1, False, n, 0, "", None, *m)),
-        ("dedicated_workers", 10, lambda m, n: older(1, n, 0, "", None, *m)),
-        ("shared", 10, lambda _, n: train(1, False, n, 0, "", 1, "shared")),
-    ]
-
-
-@pytest.mark.parametrize(("strategy", "every", "function"), functions_for_a_cluster())
-def test_each_function_for_a_cluster_has_its_strategy(
-    graph, monkeypatch, strategy, every, function
-):
+def test_each_function_for_a_cluster_has_its_strategy(graph, monkeypatch):
     def make_kfac(worker, params, layers, invert_every):
-        asked.append((worker, invert_every))
+        asked.append((worker.strategy, worker.num_workers, worker.task_index, invert_every))
         raise InterruptedError
 
     asked = []
@@ -167,9 +143,22 @@ def test_each_function_for_a_cluster_has_its_strategy(
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
     layers = kfac.LayerCollection()
     model = *small_model(tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32), 10, layers), layers
-    with pytest.raises(InterruptedError):
-        function(model, 3)
-    assert asked == [(kfac.WorkerRole(strategy, 3, 1), every)]
+    tutorial = convnet_tutorial
+    for call in (
+        lambda: tutorial.distributed_grads_only_and_ops_chief_worker(
+            1, False, 3, 0, "", None, *model, invert_every=7
+        ),
+        lambda: tutorial.distributed_grads_and_ops_dedicated_workers(
+            1, False, 3, 0, "", None, *model
+        ),
+        lambda: tutorial.minimize_loss_distributed(1, 3, 0, "", None, *model),
+        lambda: tutorial.train_mnist_distributed(1, 3, 0, "", None, 1),
+        lambda: tutorial.train_mnist_distributed_sync_replicas(1, False, 3, 0, "", 1, "shared"),
+    ):
+        with pytest.raises(InterruptedError):
+            call()
+    strategies = [("chief_worker", 7), *[("dedicated_workers", 10)] * 3, ("shared", 10)]
+    assert asked == [(strategy, 3, 1, every) for strategy, every in strategies]
 
 
 @pytest.mark.slow
@@ -192,13 +181,6 @@ def test_training_in_a_cluster(start_servers, monkeypatch, capsys, strategy):
     assert sorted(told) == sorted(names)
 
 
-def test_too_few_workers_for_dedicated_ones(graph):
-    layers = kfac.LayerCollection()
-    measures = small_model(tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32), 10, layers)
-    with pytest.raises(ValueError, match="'dedicated_workers' with num_workers=2"):
-        convnet_tutorial.minimize_loss_distributed(0, 2, 0, "", None, *measures, layers)
-
-
 def test_a_chief_alone_without_parameter_servers(graph, capsys):
     layers = kfac.LayerCollection()
     measures = make_measures(layers)
@@ -211,20 +193,13 @@ def test_a_chief_alone_without_parameter_servers(graph, capsys):
 
 def test_settings_are_those_of_the_tutorial(graph, monkeypatch):
     """The optimizer gets the tutorial's rate and damping; an Estimator's rate falls."""
-    made = []
-
-    def make(**arguments):
-        made.append(arguments)
-        raise InterruptedError
-
-    monkeypatch.setattr(kfac, "PeriodicInvCovUpdateKfacOpt", make)
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
+    make = mock.Mock(side_effect=InterruptedError)
+    monkeypatch.setattr(kfac, "PeriodicInvCovUpdateKfacOpt", make)
     with pytest.raises(InterruptedError):
         convnet_tutorial.train_mnist_single_machine(1)
-    [arguments] = made
-    found = {name: arguments[name] for name in ("learning_rate", "damping", "momentum")}
-    assert found == {"learning_rate": 1e-4, "damping": 0.001, "momentum": 0.9}
-    assert arguments["norm_constraint"] is None
+    wanted = {"learning_rate": 1e-4, "damping": 0.001, "momentum": 0.9, "norm_constraint": None}
+    assert wanted.items() <= make.call_args.kwargs.items()
     step = v1.train.get_or_create_global_step()
     rate = convnet_tutorial.estimator_params()["learning_rate"]()
     with v1.Session() as session:
@@ -234,19 +209,6 @@ def test_settings_are_those_of_the_tutorial(graph, monkeypatch):
         assert session.run(rate) == pytest.approx(1e-5)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """The folder, the epochs and the kind of data that were asked for; loading then stops."""
-    found = {}
-
-    def load_mnist(data_dir, num_epochs, batch_size, flatten_images=True, use_fake_data=False):
-        found.update(data_dir=data_dir, epochs=num_epochs, fake=use_fake_data)
-        raise InterruptedError
-
-    monkeypatch.setattr(mnist, "load_mnist", load_mnist)
-    return found
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -254,47 +216,68 @@ def asked(monkeypatch):
         ("train_mnist_single_machine", (3, True, "/cpu:0")),
         ("train_mnist_multitower", ("D", 3, 2, True, PAIR)),
         ("train_mnist_multitower", (3, 2, PAIR, True)),
+        ("train_mnist_estimator", ("D", 3, True)),
     ],
 )
-def test_arguments_come_in_the_order_of_either_tutorial(asked, name, arguments):
+def test_arguments_come_in_the_order_of_either_tutorial(small_data, monkeypatch, name, arguments):
+    monkeypatch.setattr(mnist, "tensors", mock.Mock(side_effect=InterruptedError))
+    monkeypatch.setattr(mnist, "input_fn", mock.Mock(side_effect=InterruptedError))
     with pytest.raises(InterruptedError):
         getattr(convnet_tutorial, name)(*arguments)
-    folder = "D" if arguments[0] == "D" else None
-    assert asked == {"data_dir": folder, "epochs": 3, "fake": True}
+    assert small_data == [("D" if arguments[0] == "D" else None, True)]
 
 
-def test_an_estimator_takes_the_folder_first(monkeypatch):
-    def training_examples(data_dir=None, use_fake_data=False):
-        raise InterruptedError(data_dir, use_fake_data)
-
-    monkeypatch.setattr(mnist, "training_examples", training_examples)
-    with pytest.raises(InterruptedError) as stopped:
-        convnet_tutorial.train_mnist_estimator("D", 3, True)
-    assert stopped.value.args == ("D", True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "folder"),
-    [
-        ((0, True, 1, 0, "", "D", 1, "chief_worker"), "D/kfac"),
-        ((0, True, 1, 0, "", 1, "chief_worker"), None),
-    ],
-)
-def test_a_cluster_keeps_its_checkpoints_beside_the_data(monkeypatch, arguments, folder):
+def test_a_cluster_keeps_its_checkpoints_beside_the_data(monkeypatch):
     def session(master, is_chief, checkpoint_dir, **_):
-        raise InterruptedError(checkpoint_dir)
+        folders.append(checkpoint_dir)
+        raise InterruptedError
 
+    folders = []
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
     monkeypatch.setattr(v1.train, "MonitoredTrainingSession", session)
-    with pytest.raises(InterruptedError) as stopped:
-        convnet_tutorial.train_mnist_distributed_sync_replicas(*arguments)
-    assert stopped.value.args == (folder,)
+    for data in (["D"], []):
+        with pytest.raises(InterruptedError):
+            convnet_tutorial.train_mnist_distributed_sync_replicas(
+                0, True, 1, 0, "", *data, 1, "chief_worker"
+            )
+    assert folders == ["D/kfac", None]
 
 
-def test_the_oldest_name_has_dedicated_workers(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        convnet_tutorial, "train_mnist_distributed_sync_replicas", lambda *a: made.append(a) or 0.5
+def test_layers_of_the_perceptron_are_registered(graph):
+    before, after, (weights, bias) = mlp_tutorial.fc_layer(
+        layer_id=3, inputs=tf.zeros([2, 5]), output_size=7
     )
-    assert convnet_tutorial.train_mnist_distributed(0, 3, 1, "grpc://m", "D", 2) == 0.5
-    assert made == [(0, True, 3, 1, "grpc://m", "D", 2, "dedicated_workers", False)]
+    assert (after.op.type, after.op.inputs[0]) == ("Tanh", before)
+    assert (weights.op.name, bias.op.name) == ("fc_3/weights", "fc_3/bias")
+    layers = kfac.LayerCollection()
+    loss, accuracy = mlp_tutorial.build_model(tf.zeros([2, 5]), tf.zeros([2], tf.int64), 4, layers)
+    assert loss.shape.rank == accuracy.shape.rank == 0
+    registered = [v for v in v1.trainable_variables() if v in layers.registered_variables]
+    shapes = [[5, 7], [7], [5, 6], [6], [6, 4], [4]]
+    assert [v.shape.as_list() for v in v1.trainable_variables()] == shapes
+    assert registered == v1.trainable_variables()[2:]
+
+
+def test_perceptron_trains(small_data):
+    assert 0 <= mlp_tutorial.train_mnist("D", 2, True) <= 1
+    assert small_data == [("D", True)]
+
+
+@pytest.mark.broad
+def test_perceptron_trains_on_towers_and_by_an_estimator(small_data, tmp_path):
+    assert 0 <= mlp_tutorial.train_mnist_multitower("D", 2, 2) <= 1
+    assert 0 <= mlp_tutorial.train_mnist_estimator("D", 2, model_dir=str(tmp_path)) <= 1
+    assert small_data == [("D", False), ("D", False)]
+    assert tf.train.latest_checkpoint(tmp_path).endswith("-8")
+
+
+def test_settings_are_those_of_the_perceptrons_tutorial(graph):
+    params = mlp_tutorial.optimizer_params()
+    step = v1.train.get_or_create_global_step()
+    rate = params["learning_rate"]()
+    with v1.Session() as session:
+        session.run(step.initializer)
+        assert session.run(rate) == pytest.approx(2e-5)
+        session.run(step.assign(20_000))
+        assert session.run(rate) == pytest.approx(5e-6)
+    assert (params["momentum"], params["damping"], params["norm_constraint"]) == (0.99, 1e-4, None)

@@ -1,10 +1,9 @@
-"""The training program as a user runs it, and the evaluation of what it has trained."""
+"""The programs that train and evaluate, as a user runs them."""
 
 import json
 import pathlib
 import re
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -17,7 +16,8 @@ DIGITS = ("--dataset_name=digits", "--model_name=lenet", "--clone_on_cpu")
 ADAM = ("--optimizer=adam", "--opt_epsilon=1e-8", "--learning_rate=0.001")
 
 # Flags with their defaults, as slim's program had them; the second paragraph has new flags.
-DEFAULTS = """
+DEFAULTS = {
+    "train": """
     adadelta_rho=0.95 adagrad_initial_accumulator_value=0.1 adam_beta1=0.9 adam_beta2=0.999
     batch_size=32 checkpoint_exclude_scopes checkpoint_path clone_on_cpu=false dataset_dir
     dataset_name=imagenet dataset_split_name=train end_learning_rate=0.0001
@@ -34,16 +34,23 @@ DEFAULTS = """
     count_clones_in_epochs=false job_name=worker kfac_cov_ema_decay=0.95 kfac_cov_update_every=1
     kfac_damping=0.01 kfac_invert_every=10 kfac_momentum=0.9 kfac_norm_constraint=0.001 ps_hosts
     seed=0 steal=false summarize_gradients=false worker_hosts
-"""
+""",
+    "eval": """
+    batch_size=100 checkpoint_path=runs/tfmodel clone_on_cpu=false dataset_dir
+    dataset_name=imagenet dataset_split_name=test eval_dir=runs/tfmodel eval_image_size
+    eval_interval_secs=0.0 labels_offset=0 master= max_num_batches model_name=inception_v3
+    moving_average_decay num_clones=1 num_preprocessing_threads=4 preprocessing_name progress=auto
+    quantize=false timeout_secs=3600.0 use_grayscale=false
+""",
+}
 
 
-def test_flags_have_the_defaults_of_slim_except_the_directory(run_program):
-    done = run_program("slim.train_image_classifier", "--help")
+@pytest.mark.parametrize("program", DEFAULTS)
+def test_flags_have_the_defaults_of_slim_except_the_directory(run_program, program):
+    done = run_program(f"slim.{program}_image_classifier", "--help")
     assert done.code == 0
-    assert done.defaults() == {
-        name: value if given else None
-        for name, given, value in (word.partition("=") for word in DEFAULTS.split())
-    }
+    words = [word.partition("=") for word in DEFAULTS[program].split()]
+    assert done.defaults() == {name: value if given else None for name, given, value in words}
 
 
 @pytest.fixture(scope="module")
@@ -133,35 +140,6 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     assert "training diverged" in done.err
 
 
-def write_images(folder):
-    """Writes ten images of noise as TFRecords, with labels from 1."""
-    images = np.random.RandomState(0).randint(0, 256, (10, 32, 32, 3)).astype(np.uint8)
-    (folder / "labels.txt").write_text("".join(f"{number}:class\n" for number in range(11)))
-    with tf.io.TFRecordWriter(str(folder / "mine_train.tfrecord")) as writer:
-        for label, image in enumerate(images, start=1):
-            example = tf.train.Example()
-            encoded = tf.io.encode_jpeg(image).numpy()
-            example.features.feature["image/encoded"].bytes_list.value.append(encoded)
-            example.features.feature["image/class/label"].int64_list.value.append(label)
-            writer.write(example.SerializeToString())
-
-
-@pytest.mark.slow
-def test_same_seed_same_weights_from_files(run_program, tmp_path):
-    write_images(tmp_path)
-    flags = ["--dataset_name=tfrecords", f"--dataset_dir={tmp_path}", "--labels_offset=1"]
-    flags += ["--model_name=lenet", "--preprocessing_name=inception", "--num_clones=2"]
-    flags += ["--batch_size=2", "--max_number_of_steps=3"]
-    found = []
-    for threads in (1, 4):
-        own = f"--train_dir={tmp_path}/{threads}", f"--num_preprocessing_threads={threads}"
-        done = run_program("slim.train_image_classifier", *flags, *own)
-        assert done.code == 0, done.err
-        assert "10 images, 10 classes, for lenet as 28x28" in done.out
-        found.append(reader(tmp_path / str(threads)).get_tensor("lenet/logits/weights"))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6)
-
-
 def hosts_sync(role, addresses):
     """The flags of a worker or a parameter server of a synchronous cluster."""
     job_name, task = {"chief": ("worker", 0), "worker": ("worker", 1), "ps": ("ps", 0)}[role]
@@ -184,3 +162,34 @@ def test_cluster_of_two_workers_and_a_parameter_server(run_cluster, tmp_path, ow
     assert steps in ((40,) if own_flags else (40, 41))
     assert config_of(tmp_path)["flags"]["task"] == 0
     assert config_of(tmp_path)["run_config"]["cluster"] == {"chief": 1, "worker": 1, "ps": 1}
+
+
+@pytest.fixture
+def evaluate_program(run_program, untrained_lenet, tmp_path):
+    """Runs the program with some flags more."""
+    given = (
+        "--dataset_name=digits",
+        "--model_name=lenet",
+        "--progress=off",
+        f"--checkpoint_path={untrained_lenet}",
+        f"--eval_dir={tmp_path}",
+    )
+    return lambda *flags: run_program("slim.eval_image_classifier", *given, *flags)
+
+
+def test_some_batches(evaluate_program):
+    done = evaluate_program("--batch_size=4", "--max_num_batches=2", "--num_clones=2")
+    assert done.code == 0, done.err
+    (accuracy,) = re.findall(r"^step 0 +Accuracy (\S+) ", done.out, re.MULTILINE)
+    assert float(accuracy) * 8 == int(float(accuracy) * 8), "a share of eight images"
+
+
+def test_loop_ends_when_no_more_checkpoints_come(evaluate_program, untrained_lenet, tmp_path):
+    secs = ("--eval_interval_secs=0.1", "--timeout_secs=0.2")
+    done = evaluate_program(f"--checkpoint_path={tmp_path}/none", *secs)
+    assert done.code == 2
+    assert f"No checkpoint has come to {tmp_path}/none in 0.2 seconds" in done.err
+    done = evaluate_program(f"--checkpoint_path={untrained_lenet.rpartition('/')[0]}", *secs)
+    assert done.code == 0, done.err
+    assert len(re.findall(r"^step 0 +Accuracy", done.out, re.MULTILINE)) == 1
+    assert "no newer checkpoint for 0.2 seconds" in done.out
