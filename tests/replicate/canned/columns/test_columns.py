@@ -10,7 +10,7 @@ import tensorflow as tf
 import replicate
 from replicate.canned.columns.column_cache import ColumnCache, MissingFeatureError
 from replicate.canned.columns.column_kinds import dense_columns, linear_columns
-from replicate.canned.columns.column_tensors import ColumnTensors, look_up
+from replicate.canned.columns.column_tensors import ColumnState, ColumnTensors, look_up
 from replicate.canned.columns.input_layer import input_layer
 from replicate.canned.columns.linear_model import linear_model
 from replicate.errors import ArgumentTypeError
@@ -75,6 +75,13 @@ def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
         for values, gradient in session.run(results):
             np.testing.assert_allclose(values, [[3, 4], [0, 0], [1, 2], [3, 4]])
             np.testing.assert_allclose(gradient, [[4, 5], [6, 8], [0, 0]])
+
+
+def test_what_a_column_has_not_made_is_named():
+    state = ColumnState()
+    for find, kind in ((state.get_variable, "variable"), (state.get_resource, "lookup table")):
+        with pytest.raises(ValueError, match=f"Feature column 'x' has no {kind} 'w'"):
+            find(X, "w")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.canned.heads.checks import checked
+from replicate.canned.heads.checks import checked, same_shape
 from replicate.canned.heads.labels import ONE_ID, checked_logits, dense_labels, in_range
 from replicate.canned.heads.reductions import (
     SUM_OVER_BATCH_SIZE,
@@ -117,6 +117,11 @@ def test_check_in_a_graph_fails_when_it_runs(graph):
         text = r"^Bad 'name' of { }\. Received shape: \[7\]\.$"
         with pytest.raises(ValueError, match=text), user_errors():
             session.run(value, {condition: False})
+
+
+def test_shapes_of_other_ranks_differ():
+    for first, second in (([2], [2, 2]), ([1, 1], [1]), ([2, 1], [2, 3])):
+        assert not same_shape(tf.constant(first), tf.constant(second))
 
 
 Old = v1.losses.Reduction
