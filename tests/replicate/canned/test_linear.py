@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import replicate
 from replicate import LinearClassifier, LinearRegressor
 from replicate.canned.linear_part import linear_logit_fn_builder, make_linear_part
 from replicate.spec import ModeKeys
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("plain_sessions")
 v1 = tf.compat.v1
 fc = tf.feature_column
 X = fc.numeric_column("x")
-WEIGHT, BIAS = "linear/linear_model/x/weights", "linear/linear_model/bias_weights"
+BIAS = "linear/linear_model/bias_weights"
 
 
 def test_rate_without_an_optimizer_falls_with_the_columns(train_steps, tmp_path):
@@ -64,28 +63,6 @@ def test_classes_with_weights_and_names(train_steps, tmp_path):
         rtol=1e-5,
         atol=1e-7,
     )
-
-
-def test_trains_evaluates_predicts_and_continues(tmp_path):
-    def input_fn():
-        features = {"x": np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)}
-        labels = np.array([[1.0], [3.0], [5.0], [7.0]], np.float32)
-        return tf.data.Dataset.from_tensors((features, labels)).repeat(200)
-
-    def make():
-        config = replicate.RunConfig(progress="off", save_summary_steps=None)
-        return LinearRegressor([X], str(tmp_path), optimizer="Adam", config=config)
-
-    make().train(input_fn, steps=100)
-    estimator = make().train(input_fn, max_steps=200)
-    results = estimator.evaluate(input_fn, steps=2)
-    assert results["global_step"] == 200
-    assert results["loss"] == pytest.approx(results["average_loss"])
-    assert results["loss"] < 1e-3
-    assert results["label/mean"] == 4
-    predicted = [next(estimator.predict(input_fn))["predictions"][0]]
-    np.testing.assert_allclose(predicted, [1], atol=0.05)
-    assert estimator.get_variable_value(WEIGHT) == pytest.approx(2, abs=0.05)
 
 
 PAIR = fc.numeric_column("x", shape=[2])

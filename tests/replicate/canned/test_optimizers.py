@@ -59,10 +59,11 @@ def test_given_optimizer_is_passed_on_as_it_is(graph):
     [
         (lambda: "Adagrad", False),
         (lambda: lambda: v1.train.AdagradOptimizer(RATE), False),
+        (lambda: lambda: keras.Adagrad(RATE), False),
         (lambda: lambda: TowerOptimizer(v1.train.AdagradOptimizer(RATE)), True),
         (lambda: TowerOptimizer(v1.train.AdagradOptimizer(RATE)), True),
     ],
-    ids=["name", "function", "function of a tower's", "tower's"],
+    ids=["name", "function", "function of Keras", "function of a tower's", "tower's"],
 )
 def test_towers_sum_gradients_before_one_step(graph, make_given, is_tower_optimizer):
     given, got = make_given(), []
@@ -83,6 +84,7 @@ def test_towers_sum_gradients_before_one_step(graph, make_given, is_tower_optimi
         weight, step = session.run([*v1.trainable_variables(), v1.train.get_global_step()])
     np.testing.assert_allclose(weight, 0.1 / np.sqrt(4.1), rtol=1e-5)
     assert step == 1
+    assert {each.op.name for each in v1.global_variables()} == {"global_step", "w", "w/Adagrad"}
     assert len(got) == 2
     assert (got[0] is got[1]) == is_tower_optimizer
     assert all(isinstance(each, TowerOptimizer) for each in got)
@@ -111,53 +113,6 @@ def test_what_makes_no_optimizer_is_refused(graph, check, given, text):
         check(given, RATE, "Owner", "dnn_optimizer")
 
 
-@pytest.mark.parametrize(
-    ("make", "expected", "towers"),
-    [
-        (lambda: keras.SGD(keras.schedules.ExponentialDecay(0.2, 1, 0.5)), [0.2, 0.1], 2),
-        (lambda: keras.SGD(0.2, momentum=0.5), [0.2, 0.3], None),
-    ],
-    ids=["schedule on towers", "momentum"],
-)
-def test_function_may_make_an_optimizer_of_keras(graph, make, expected, towers):
-    check_made_by_function(make, expected, towers)
-
-
-def test_tensor_as_learning_rate_of_keras_2_follows_the_global_step(graph, keras2):
-    def make():
-        rate = v1.train.exponential_decay(0.2, v1.train.get_global_step(), 1, 0.5)
-        return keras2.optimizers.SGD(rate)
-
-    check_made_by_function(make, [0.2, 0.1], None)
-
-
-def check_made_by_function(make, expected, towers):
-    """Checks two steps with gradient 1 by an optimizer of Keras, and that it adds no variable."""
-    step = v1.train.create_global_step()
-
-    def model_fn(features, mode):
-        weight = v1.get_variable("w", initializer=1.0)
-        optimizer = resolved_optimizer(make, RATE, "DNNClassifier")
-        train_op = optimizer.minimize(weight, step)
-        return EstimatorSpec(mode, loss=weight + 0.0 * tf.reduce_sum(features), train_op=train_op)
-
-    if towers:
-        model_fn = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers)
-        spec = model_fn(tf.ones([towers]), None, ModeKeys.TRAIN)
-    else:
-        spec = model_fn(tf.ones([1]), ModeKeys.TRAIN)
-    names = {variable.op.name for variable in v1.global_variables()}
-    assert names <= {"global_step", "w", "w/Momentum"}
-    (weight,) = v1.trainable_variables()
-    values = [1.0]
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for _ in range(2):
-            session.run(spec.train_op)
-            values.append(session.run(weight))
-    np.testing.assert_allclose(-np.diff(values), expected, rtol=1e-5)
-
-
 def steps_of(make, count=3):
     """Makes steps with a constant gradient in a new graph, and returns the variable after each."""
     with tf.Graph().as_default():
@@ -167,6 +122,33 @@ def steps_of(make, count=3):
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             return [(session.run(train_op), session.run(weight))[1] for _ in range(count)]
+
+
+def moved(*rates):
+    """The variable after steps at these rates."""
+    return START - np.cumsum(rates)[:, None] * GRADIENT
+
+
+@pytest.mark.parametrize(
+    ("make", "rates"),
+    [
+        (lambda: keras.SGD(keras.schedules.ExponentialDecay(0.2, 1, 0.5)), [0.2, 0.1, 0.05]),
+        (lambda: keras.SGD(0.2, momentum=0.5), [0.2, 0.3, 0.35]),
+    ],
+    ids=["schedule", "momentum"],
+)
+def test_function_may_make_an_optimizer_of_keras(make, rates):
+    got = steps_of(lambda: resolved_optimizer(make, RATE, "DNNClassifier"))
+    np.testing.assert_allclose(got, moved(*rates), rtol=1e-5)
+
+
+def test_tensor_as_learning_rate_of_keras_2_follows_the_global_step(keras2):
+    def make():
+        rate = v1.train.exponential_decay(0.2, v1.train.get_global_step(), 1, 0.5)
+        return keras2.optimizers.SGD(rate)
+
+    got = steps_of(lambda: resolved_optimizer(make, RATE, "DNNClassifier"))
+    np.testing.assert_allclose(got, moved(0.2, 0.1, 0.05), rtol=1e-5)
 
 
 def translated_steps(optimizer):
@@ -216,8 +198,7 @@ def test_rmsprop_starts_at_one_and_says_so(own_log):
 def test_decay_of_legacy_optimizers_follows_the_global_step():
     legacy = legacy_module()
     got = translated_steps(legacy.SGD(0.1, decay=0.5))
-    rates = np.cumsum([0.1, 0.1 / 1.5, 0.1 / 2])
-    np.testing.assert_allclose(got, START - rates[:, None] * GRADIENT, rtol=1e-6)
+    np.testing.assert_allclose(got, moved(0.1, 0.1 / 1.5, 0.1 / 2), rtol=1e-6)
     adam = legacy.Adam(0.1, epsilon=0.1)
     np.testing.assert_allclose(translated_steps(adam), keras_steps(adam), rtol=1e-5)
 
@@ -246,8 +227,7 @@ class Harmonic(keras.schedules.LearningRateSchedule):
 
 def test_registered_schedule_follows_the_global_step():
     got = translated_steps(keras.SGD(Harmonic()))
-    rates = np.cumsum([0.1, 0.1 / 2, 0.1 / 3])
-    np.testing.assert_allclose(got, START - rates[:, None] * GRADIENT, rtol=1e-6)
+    np.testing.assert_allclose(got, moved(0.1, 0.1 / 2, 0.1 / 3), rtol=1e-6)
 
 
 class OwnSGD(keras.SGD):

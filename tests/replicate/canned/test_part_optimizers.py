@@ -35,32 +35,10 @@ class Recording:
         return v1.train.GradientDescentOptimizer(0.1)
 
 
-def test_model_is_registered_before_the_optimizer_is_made(train_steps, tmp_path):
+def test_model_is_registered_in_each_tower_before_the_optimizer_is_made(train_steps, tmp_path):
     optimizer = Recording()
-    estimator = replicate.DNNClassifier(
-        [5], DENSE, str(tmp_path), n_classes=3, weight_column="w", optimizer=optimizer
-    )
-    train_steps(estimator, FEATURES, LABELS)
-    model, made = optimizer.calls
-    assert made == "made"
-    assert [(layer.kind, layer.kernel.shape.as_list()) for layer in model.layers] == [
-        ("embedding", [3, 2]),
-        ("dense", [4, 5]),
-        ("dense", [5, 3]),
-    ]
-    assert [layer.bias is None for layer in model.layers] == [True, False, False]
-    assert [layer.outputs.shape.as_list() for layer in model.layers] == [[4, 2], [4, 5], [4, 3]]
-    assert len(model.variables) == 5
-    (loss,) = model.losses
-    assert (loss.kind, loss.coefficient, loss.logits.shape.as_list()) == ("categorical", 1, [4, 3])
-    assert (model.loss_reduction, model.head) == ("sum_over_batch_size", "MultiClassHead")
-
-
-def test_model_is_registered_in_each_tower(train_steps, tmp_path):
-    optimizer = Recording()
-    estimator = replicate.DNNClassifier(
-        [5], DENSE, str(tmp_path), n_classes=3, optimizer=optimizer, devices=["/cpu:0", "/cpu:1"]
-    )
+    settings = {"n_classes": 3, "weight_column": "w", "devices": ["/cpu:0", "/cpu:1"]}
+    estimator = replicate.DNNClassifier([5], DENSE, str(tmp_path), optimizer=optimizer, **settings)
     train_steps(estimator, FEATURES, LABELS)
     first, made, second = optimizer.calls
     assert made == "made"
@@ -68,6 +46,17 @@ def test_model_is_registered_in_each_tower(train_steps, tmp_path):
         assert one.kernel is other.kernel
         assert one.inputs is not other.inputs
     assert first.variables == second.variables
+    assert [(layer.kind, layer.kernel.shape.as_list()) for layer in first.layers] == [
+        ("embedding", [3, 2]),
+        ("dense", [4, 5]),
+        ("dense", [5, 3]),
+    ]
+    assert [layer.bias is None for layer in first.layers] == [True, False, False]
+    assert [layer.outputs.shape.as_list() for layer in first.layers] == [[2, 2], [2, 5], [2, 3]]
+    assert len(first.variables) == 5
+    (loss,) = first.losses
+    assert (loss.kind, loss.coefficient, loss.logits.shape.as_list()) == ("categorical", 1, [2, 3])
+    assert (first.loss_reduction, first.head) == ("sum_over_batch_size", "MultiClassHead")
 
 
 def test_parts_are_registered_for_their_own_optimizers(train_steps, tmp_path):

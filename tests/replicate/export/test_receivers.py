@@ -129,7 +129,7 @@ def test_invalid_features_and_labels_are_refused(build, given, error, text):
         build(*given)
 
 
-def test_serving_receivers_name_tensors_and_keep_dicts():
+def test_receivers_name_tensors_and_keep_dicts():
     a, b = tf.ones([1]), tf.sparse.from_dense([[1]])
     serving, tensor = ServingInputReceiver(a, a), TensorServingInputReceiver(a, a)
     assert serving.features == {"feature": a}
@@ -141,10 +141,6 @@ def test_serving_receivers_name_tensors_and_keep_dicts():
     assert receiver.features == {"a": a, 7: b}
     assert receiver.receiver_tensors == {"a": a, "b": b}
     assert receiver.receiver_tensors_alternatives == {"raw": {"input": a}, "other": {"x": b}}
-
-
-def test_training_receivers_pass_features_and_labels_on():
-    a, b = tf.ones([1]), tf.zeros([1])
     supervised = SupervisedInputReceiver(a, {"b": b, 0: a}, {"a": a, "b": b})
     assert supervised.features is a
     assert supervised.labels == {"b": b, 0: a}

@@ -25,6 +25,15 @@ TWO_TOWERS = ["/cpu:0", "/cpu:1"]
 NAMES = ["dense/kernel", "dense/bias", "logits/kernel", "logits/bias"]
 
 
+keras2_in_broad = pytest.mark.parametrize(
+    "keras",
+    ["keras", pytest.param("keras2", marks=pytest.mark.broad)],
+    indirect=True,
+    scope="module",
+)
+"""Marks tests that the core asks of Keras 3 only."""
+
+
 @pytest.fixture(scope="module", params=["keras", "keras2"])
 def keras(request):
     """The module of Keras 3, and that of Keras 2."""
@@ -110,6 +119,7 @@ def test_continues_from_its_checkpoint_and_not_from_the_model(trained):
     assert len(list(pathlib.Path(estimator.model_dir, "keras").glob("*.index"))) == 1
 
 
+@keras2_in_broad
 def test_predictions_and_export_have_the_names_of_the_outputs(trained, tmp_path):
     _, estimator, *_ = trained
     rows = list(estimator.predict(input_fn(labels=None)))
@@ -186,6 +196,7 @@ def test_several_inputs_and_outputs_on_towers(keras, tmp_path):
     assert got == pytest.approx(expected, abs=1e-4)
 
 
+@keras2_in_broad
 def test_weights_of_examples_count_in_the_loss_and_in_weighted_metrics(keras, tmp_path):
     model = classifier(keras, metrics=None, weighted_metrics=["accuracy"])
     weights = model.get_weights()
@@ -213,6 +224,7 @@ def test_metric_that_makes_its_variables_late(keras3, tmp_path):
         np.testing.assert_allclose(got[kind.__name__], expected, atol=1e-6)
 
 
+@keras2_in_broad
 def test_binary_labels_of_one_dimension(keras, tmp_path):
     model = keras.Sequential([keras.Input([6]), keras.layers.Dense(1, "sigmoid")])
     model.compile(optimizer="sgd", loss="binary_crossentropy", metrics=["accuracy"])
@@ -225,9 +237,7 @@ def test_binary_labels_of_one_dimension(keras, tmp_path):
     assert got["accuracy"] == pytest.approx(((chance > 0.5) == labels).mean(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "keras", ["keras", pytest.param("keras2", marks=pytest.mark.broad)], indirect=True
-)
+@keras2_in_broad
 def test_compiled_kfac_trains_on_towers_as_for_canned_does_on_one(keras, tmp_path):
     rate = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
     optimizer = kfac_class(keras)(rate, 0.1, norm_constraint=0.01, invert_every=1)
@@ -262,6 +272,7 @@ def test_saved_model_by_its_path(keras3, tmp_path):
     np.testing.assert_allclose([row["logits"] for row in rows], model(X), atol=1e-5)
 
 
+@keras2_in_broad
 def test_class_needs_get_config(keras, tmp_path):
     class Own(keras.Model):
         def __init__(self, factor, **settings):
@@ -301,6 +312,7 @@ def test_arguments_that_name_no_model_are_refused():
             replicate.model_to_estimator(*arguments)
 
 
+@keras2_in_broad
 def test_models_that_cannot_be_converted_are_refused(keras):
     sequential = keras.Sequential([keras.Input([6]), keras.layers.Dense(1)])
     nadam = classifier(keras, optimizer=keras.optimizers.Nadam())

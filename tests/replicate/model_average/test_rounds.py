@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.model_average.round_state import JOINED, LEFT, UNSEEN_DROPPED, RoundState, worker_key
+from replicate.model_average.round_state import RoundState
 from replicate.model_average.rounds import WorkerMean
 
 v1 = tf.compat.v1
@@ -114,41 +114,6 @@ def test_the_end_of_the_chief_ends_waiting_and_working_workers(start_workers):
     with pytest.raises(tf.errors.OutOfRangeError):
         working.step()
     chief.start()  # Another run with the same parameter server.
-
-
-@pytest.fixture
-def state(graph):
-    return RoundState("test", "")
-
-
-def test_entries_are_read_as_written(state):
-    reads = [state.round_number(), state.read("a"), state.read("b", missing=4)]
-    opened, written = state.open_round(tf.constant(7, tf.int64)), state.write("a", -1)
-    with v1.Session() as session:
-        assert session.run(reads) == [0, -3, 4]
-        session.run([opened, written])
-        session.run(state.write_fed, {state.fed_key: "b", state.fed_value: 5})
-        assert session.run(reads) == [7, -1, 5]
-        keys, values = session.run(state.entries)
-    assert dict(zip(keys, values, strict=True)) == {b"ticket": 7, b"a": -1, b"b": 5}
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        ({}, 3),
-        ({worker_key(name): LEFT for name in "abc"}, 1),
-        ({worker_key("a"): JOINED, worker_key("b"): 4, "ticket": LEFT}, 3),
-        ({worker_key("a"): JOINED, worker_key("b"): LEFT, UNSEEN_DROPPED: 1}, 1),
-        ({worker_key("a"): JOINED, UNSEEN_DROPPED: 0}, 3),
-    ],
-)
-def test_expected_workers_leaves_out_workers_that_left(state, entries, expected):
-    count = state.expected_workers(3)
-    with v1.Session() as session:
-        for key, value in entries.items():
-            session.run(state.write_fed, {state.fed_key: key, state.fed_value: value})
-        assert session.run(count) == expected
 
 
 @pytest.mark.parametrize("functional", [True, False])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from replicate.report.curves import Curve, Elapsed, elapsed, read_curves
-from replicate.report.html_page import best, direction
+from replicate.report.html_page import best
 from replicate.report.plots import MOST_POINTS, thinned
 from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 from replicate.report.times import UNKNOWN, read_times
@@ -81,26 +81,14 @@ def test_a_time_outside_of_all_spans_counts_what_came_before():
     assert [clock.at(float(time)) for time in ("nan", "inf", "-inf")] == [0, 20, 0]
 
 
-@pytest.mark.parametrize(
-    ("tag", "side"),
-    [
-        ("loss", "low"),
-        ("head/mean_error", "low"),
-        ("Accuracy", "high"),
-        ("auc_precision_recall", "high"),
-        ("label/mean", None),
-        ("glossary", None),
-    ],
-)
-def test_good_side_of_a_metric(tag, side):
-    assert direction(tag) == side
-
-
 def test_best_result_is_the_first_of_equal_ones():
     curve = Curve((1, 2, 3, 4), (0.5, math.nan, 0.25, 0.25))
-    assert best("loss", curve) == (0.25, 3)
-    assert best("accuracy", curve) == (0.5, 1)
-    assert best("label/mean", curve) == (0.25, 4)
+    for tags, found in (
+        (("loss", "head/mean_error"), (0.25, 3)),
+        (("Accuracy", "auc_precision_recall"), (0.5, 1)),
+        (("label/mean", "glossary"), (0.25, 4)),
+    ):
+        assert [best(tag, curve) for tag in tags] == [found] * 2
     assert best("loss", Curve((1,), (math.inf,))) is None
 
 
@@ -129,53 +117,35 @@ def test_a_long_gap_stays_a_gap():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ticks"),
+    ("make", "arguments", "ticks"),
     [
-        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (0.81, 1.0, [0.85, 0.9, 0.95, 1]),
-        (-3e38, 3e38, [-2e38, 0, 2e38]),
+        (linear_ticks, (0.0, 1.0, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (linear_ticks, (0.81, 1.0, 5), [0.85, 0.9, 0.95, 1]),
+        (linear_ticks, (-3e38, 3e38, 5), [-2e38, 0, 2e38]),
+        (linear_ticks, (1, 3, 5, True), [1, 2, 3]),
+        (log_ticks, (0.02, 30.0, 5), [0.1, 1, 10]),
+        (log_ticks, (1e-10, 1.0, 5), [1e-10, 1e-7, 1e-4, 1e-1]),
+        (log_ticks, (0.015, 0.06, 5), [0.02, 0.05]),
+        (log_ticks, (0.021, 0.024, 6), [0.021, 0.0215, 0.022, 0.0225, 0.023, 0.0235, 0.024]),
     ],
 )
-def test_linear_ticks_are_round(low, high, ticks):
-    np.testing.assert_allclose(linear_ticks(low, high, 5), ticks, atol=1e-12)
-    assert linear_ticks(1, 3, 5, whole=True) == [1, 2, 3]
+def test_ticks_are_round_and_logarithmic_ones_powers_of_ten(make, arguments, ticks):
+    np.testing.assert_allclose(make(*arguments), ticks, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ticks"),
+    ("make", "texts"),
     [
-        (0.02, 30.0, [0.1, 1, 10]),
-        (1e-10, 1.0, [1e-10, 1e-7, 1e-4, 1e-1]),
-        (0.015, 0.06, [0.02, 0.05]),
-        (0.021, 0.024, [0.021, 0.0215, 0.022, 0.0225, 0.023, 0.0235, 0.024]),
+        (
+            short,
+            {0.25: "0.25", 1500: "1.5k", 2e6: "2M", -5e9: "-5G", 1e-5: "1e-05", 3e38: "3e+38"},
+        ),
+        (duration, {0: "0 s", 0.0123: "12.3 ms", 59.96: "1 min", 125: "2 min 5 s"}),
+        (duration, {3599.9: "1 h", 86399.9: "1 d", 300000: "3 d 11 h"}),
     ],
 )
-def test_log_ticks_are_powers_of_ten_if_there_are_enough(low, high, ticks):
-    np.testing.assert_allclose(log_ticks(low, high, 5 if low != 0.021 else 6), ticks)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.25, "0.25"), (1500, "1.5k"), (2e6, "2M"), (-5e9, "-5G"), (1e-5, "1e-05"), (3e38, "3e+38")],
-)
-def test_short_text_of_a_number(value, text):
-    assert short(value) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.0123, "12.3 ms"),
-        (59.96, "1 min"),
-        (125, "2 min 5 s"),
-        (3599.9, "1 h"),
-        (86399.9, "1 d"),
-        (300000, "3 d 11 h"),
-    ],
-)
-def test_durations_have_two_units(seconds, text):
-    assert duration(seconds) == text
+def test_short_texts_of_numbers_and_durations(make, texts):
+    assert [make(value) for value in texts] == list(texts.values())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ MASTER = "grpc://10.0.0.1:8470"
 
 
 def test_config_has_the_settings_of_both():
-    settings = tpu.TPUConfig(iterations_per_loop=100, num_shards=8)
+    settings = tpu.TPUConfig(100, 8, 2, False, "job", 5, [[1, 2]])
+    assert settings == (100, 8, 2, 1, "job", 5, [[1, 2]], 2, 1, False, None)
     config = tpu.RunConfig(
         settings, model_dir="/m", save_checkpoints_steps=7, keep_checkpoint_max=2
     )
@@ -102,15 +103,6 @@ def test_wrong_settings_are_refused(settings, error, text):
     kind = tpu.TPUConfig if {*settings} & {*tpu.TPUConfig._fields} else tpu.RunConfig
     with pytest.raises(error, match=f"^{kind.__name__}: {text}"):
         kind(**settings)
-
-
-def test_tpu_config_keeps_all_settings():
-    config = tpu.TPUConfig(100, 8, 2, False, "job", 5, [[1, 2]])
-    assert config == (100, 8, 2, 1, "job", 5, [[1, 2]], 2, 1, False, None)
-    kinds = tpu.InputPipelineConfig
-    assert config.per_host_input_for_training == kinds.PER_SHARD_V1
-    assert tpu.TPUConfig().per_host_input_for_training == kinds.PER_HOST_V1
-    assert tpu.TPUConfig("120s").iterations_per_loop == "120s"
 
 
 def test_a_bfloat16_scope_makes_variables_of_float32(graph):

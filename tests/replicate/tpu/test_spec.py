@@ -147,7 +147,10 @@ def checkpoint(tmp_path):
         return v1.train.Saver().save(session, str(tmp_path / "old"))
 
 
-@pytest.mark.parametrize(("devices", "trained", "evaluated"), [(None, 12, 12), (TWO, 9, 3)])
+@pytest.mark.parametrize(
+    ("devices", "trained", "evaluated"),
+    [pytest.param(None, 12, 12, marks=pytest.mark.broad), (TWO, 9, 3)],
+)
 def test_host_call_runs_in_each_step(
     devices, trained, evaluated, checkpoint, tmp_path, plain_sessions
 ):

@@ -20,7 +20,6 @@ from replicate.graph_ops.checks import user_errors
 v1 = tf.compat.v1
 fc = tf.feature_column
 TABLE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
-COLUMN = fc.numeric_column("c")
 SHARED = np.array([[1, 2], [3, 4]], np.float32)
 KEYS = ("city", "job")
 FEATURES = {"city": [0, 1], "job": [1, 1]}
@@ -58,10 +57,6 @@ def test_other_values_than_the_column_has_are_refused(graph):
         ColumnTensors({"x": [["1"]]}).dense(column)
 
 
-def pair(ids, weights=None):
-    return SimpleNamespace(id_tensor=ids, weight_tensor=weights)
-
-
 def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
     table = v1.get_variable("table", initializer=TABLE)
     ids = tf.SparseTensor([[0, 0], [2, 0], [3, 0]], tf.constant([1, 0, 1], tf.int64), [4, 1])
@@ -70,7 +65,8 @@ def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
     factors = np.arange(8, dtype=np.float32).reshape(4, 2)
     results = []
     for each in (ids, unknown):
-        rows = look_up(table, pair(each), "mean")
+        pair = SimpleNamespace(id_tensor=each, weight_tensor=None)
+        rows = look_up(table, pair, "mean")
         gradient = tf.convert_to_tensor(tf.gradients(rows.values * factors, table)[0])
         results.append((rows.values, gradient))
         assert (rows.layer is None) == (each is unknown)
@@ -81,26 +77,11 @@ def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
             np.testing.assert_allclose(gradient, [[4, 5], [6, 8], [0, 0]])
 
 
-def test_ids_of_a_sequence_are_combined(graph, evaluate):
-    ids = tf.SparseTensor([[0, 0, 0], [0, 1, 0]], tf.constant([0, 2], tf.int64), [2, 2, 1])
-    rows = look_up(tf.Variable(TABLE), pair(ids), "sum")
-    np.testing.assert_allclose(evaluate(rows.values), [[6, 8], [0, 0]])
-
-
-def test_variables_and_tables_are_found_again(graph):
+def test_what_a_column_has_not_made_is_named():
     state = ColumnState()
-    with v1.variable_scope("scope"):
-        made = state.create_variable(COLUMN, "weights", [2, 1], trainable=False, initializer=None)
-    assert made.op.name == "scope/weights"
-    assert state.get_variable(COLUMN, "weights") is made
-    assert v1.trainable_variables() == []
-    table = object()
-    assert not state.has_resource(COLUMN, "lookup")
-    state.add_resource(COLUMN, "lookup", table)
-    assert state.get_resource(COLUMN, "lookup") is table
     for find, kind in ((state.get_variable, "variable"), (state.get_resource, "lookup table")):
-        with pytest.raises(ValueError, match=f"Feature column 'c' has no {kind} 'w'"):
-            find(COLUMN, "w")
+        with pytest.raises(ValueError, match=f"Feature column 'x' has no {kind} 'w'"):
+            find(X, "w")
 
 
 @pytest.mark.parametrize(

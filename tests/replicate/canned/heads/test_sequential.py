@@ -42,15 +42,6 @@ def test_sparse_labels_are_the_steps_that_count():
         make_head().loss(labels, LOGITS, FEATURES)
 
 
-def test_properties_are_those_of_the_wrapped_head():
-    head = make_head("r")
-    assert (head.name, head.logits_dimension) == ("r_sequential", 1)
-    assert head.loss_reduction == "sum_over_batch_size"
-    assert head.input_sequence_mask_key == "sequence_length_mask"
-    assert head.static_head.name == "r"
-    assert make_head().name is None
-
-
 def test_specs(graph):
     features = {name: tf.constant(value) for name, value in FEATURES.items()}
     given = (tf.constant(LOGITS), tf.constant(LABELS))
@@ -70,6 +61,7 @@ def test_specs(graph):
 
 def test_wrappers_are_heads_of_a_multi_head(graph):
     head = MultiHead([make_head("a"), SequentialHeadWrapper(BinaryClassHead(name="b"))])
+    assert (head.name, head.logits_dimension) == ("a_sequential_b_sequential", 2)
     labels = {"a_sequential": LABELS, "b_sequential": LABELS > 2}
     spec = head.create_estimator_spec(
         FEATURES, ModeKeys.EVAL, np.concatenate([LOGITS, LOGITS], -1), labels

@@ -1,5 +1,6 @@
 """Hooks of K-means: the loop that chooses centers, workers that wait, and the end of training."""
 
+import re
 from unittest import mock
 
 import numpy as np
@@ -34,28 +35,19 @@ class Chosen:
         hook.after_create_session(self.session, coord or v1.train.Coordinator())
 
 
-@pytest.fixture
-def chosen(graph):
-    made = []
-
-    def make(**changes):
-        made.append(Chosen(**changes))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.session.close()
-
-
-def test_chief_chooses_of_one_batch_after_another(chosen):
-    part = chosen()
+def test_chief_chooses_of_one_batch_after_another(graph):
+    part = Chosen()
     part.run()
     centers = part.session.run(part.clusters)
     np.testing.assert_array_equal(centers[:2], POINTS[:2])
     assert centers.shape == (3, 2)
     assert part.session.run(part.operations.is_done)
-    part.run()  # In a new session, the centers stay.
+    part.run(size=None)  # In a new session, the centers stay.
     np.testing.assert_array_equal(part.session.run(part.clusters), centers)
+    for wanted in ([2, 2], [3, 4]):
+        text = rf"holds centers of shape [3, 2], and the model needs {wanted}"
+        with pytest.raises(ValueError, match=re.escape(text)):
+            part.run(*wanted)
 
 
 @pytest.mark.parametrize(
@@ -68,26 +60,14 @@ def test_chief_chooses_of_one_batch_after_another(chosen):
         ),
     ],
 )
-def test_wrong_number_of_centers_is_an_error(chosen, changes, text):
-    part = chosen(**changes)
+def test_wrong_number_of_centers_is_an_error(graph, changes, text):
+    part = Chosen(**changes)
     with pytest.raises(ValueError, match=text):
         part.run(changes["num_clusters"])
 
 
-@pytest.mark.parametrize(("num_clusters", "size"), [(2, 2), (3, 4)])
-def test_centers_of_another_shape_are_an_error(chosen, num_clusters, size):
-    part = chosen()
-    part.run()
-    with pytest.raises(
-        ValueError,
-        match=rf"holds centers of shape \[3, 2\], and the model needs \[{num_clusters}, {size}\]",
-    ):
-        part.run(num_clusters, size)
-    part.run(size=None)
-
-
-def test_worker_waits_until_the_chief_has_chosen_or_the_session_stops(chosen):
-    part = chosen()
+def test_worker_waits_until_the_chief_has_chosen_or_the_session_stops(graph):
+    part = Chosen()
     stopped = v1.train.Coordinator()
     stopped.request_stop()
     part.run(is_chief=False, coord=stopped)

@@ -65,14 +65,6 @@ def test_points_are_float32_in_the_order_of_keys(graph, evaluate):
     assert settings_of(feature_columns=[]).feature_columns is None
 
 
-def test_feature_columns_choose_and_convert(graph, evaluate):
-    city = tf.feature_column.categorical_column_with_vocabulary_list("city", ["x", "y"])
-    columns = [tf.feature_column.numeric_column("a"), tf.feature_column.indicator_column(city)]
-    features = {"a": tf.constant([3.0]), "b": tf.constant([9.0]), "city": tf.constant(["y"])}
-    points = points_of(features, columns)
-    np.testing.assert_array_equal(evaluate(points), [[3, 0, 1]])
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

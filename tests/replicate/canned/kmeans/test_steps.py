@@ -86,12 +86,11 @@ def test_centers_move_after_each_iteration_of_two_steps(graph):
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("steps", "expected"),
     [
-        ({"use_mini_batch": False}, {}),
-        ({}, {"Variable": np.ones(3, np.int64)}),
+        (1, {"Variable": np.ones(3, np.int64)}),
         (
-            {"steps_per_iteration": 7},
+            7,
             {
                 "Variable": np.zeros(3, np.int64),
                 "clusters_updated": np.zeros(0, np.float32),
@@ -100,9 +99,9 @@ def test_centers_move_after_each_iteration_of_two_steps(graph):
         ),
     ],
 )
-def test_variables_have_the_names_of_tf_estimator(graph, changes, expected):
+def test_variables_have_the_names_of_tf_estimator(graph, steps, expected):
     clusters = create_clusters()
-    create_trained_variables(clusters, KMeansSettings(3, **changes))
+    create_trained_variables(clusters, KMeansSettings(3, steps_per_iteration=steps))
     expected = {**expected, "clusters": np.zeros(0, np.float32), "initialized": np.False_}
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
@@ -113,14 +112,6 @@ def test_variables_have_the_names_of_tf_estimator(graph, changes, expected):
         assert got[name].dtype == value.dtype
 
 
-def squared(points, centers):
-    return ((points[:, None] - centers) ** 2).sum(-1)
-
-
-def cosine(points, centers):
-    return 1 - unit(points) @ unit(centers).T
-
-
 def evaluated(settings, points, centers):
     points, centers = (normalized_for(settings, tf.constant(rows)) for rows in (points, centers))
     nearest = nearest_centers(points, centers, settings)
@@ -128,20 +119,6 @@ def evaluated(settings, points, centers):
         return session.run(
             [all_distances(points, centers, settings), nearest.indices, nearest.distances]
         )
-
-
-@pytest.mark.parametrize(
-    ("metric", "formula"), [("squared_euclidean", squared), ("cosine", cosine)]
-)
-def test_distances_against_numpy(graph, metric, formula):
-    every, indices, distances = evaluated(
-        KMeansSettings(3, distance_metric=metric), THREE_POINTS, TWO_CENTERS
-    )
-    expected = formula(THREE_POINTS, TWO_CENTERS)
-    np.testing.assert_allclose(every, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(indices, expected.argmin(axis=1))
-    assert indices.dtype == np.int64
-    np.testing.assert_allclose(distances, expected.min(axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_distances_of_points_to_themselves_and_of_no_points(graph):
