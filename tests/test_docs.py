@@ -23,6 +23,7 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.par
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.py"))
 LINKING = [*PAGES, *NOTEBOOKS, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
 LINKING += sorted((ROOT / "examples").rglob("README.md"))
+PACKAGES = ("kfac", "model_deploy", "replicate")
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 NOT_ON_THE_WHEEL = re.search(
     r"^left_out=(\S+)$", (ROOT / "tools" / "try_wheel.sh").read_text(), re.MULTILINE
@@ -89,6 +90,24 @@ def load(path):
 public_names = load(DOCS / "_ext" / "public_names.py")
 docstrings = load(DOCS / "_ext" / "docstrings.py")
 check_site = load(ROOT / "tools" / "check_site.py")
+
+
+NOT_FOR_USERS = (
+    r"constructor of the base class is not called",
+    r": See there\.",
+    r": As there[.,]",
+)
+
+
+def test_docstrings_speak_to_users():
+    sources = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
+    found = [
+        (str(path), words)
+        for path in sources
+        for words in NOT_FOR_USERS
+        if re.search(words, path.read_text())
+    ]
+    assert found == []
 
 
 @pytest.fixture(scope="module")
