@@ -1,6 +1,5 @@
 """Evaluation, metrics that are added to it, and prediction."""
 
-import functools
 import json
 
 import numpy as np
@@ -14,10 +13,8 @@ from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import Inputs
 from replicate.estimator.predicting import (
-    batches,
     endless_input,
     examples,
-    open_prediction_session,
     select,
 )
 from replicate.model_fn import replicate_model_fn
@@ -166,26 +163,6 @@ def test_metrics_are_added_over_the_whole_batch_and_replace_those_of_the_same_na
     assert results["mean"] == pytest.approx(np.mean(linear.Y), rel=1e-5)
 
 
-def test_keras_metrics_are_added(linear, make, mean_metric):
-    def metric_fn(labels, predictions):
-        return {"largest": mean_metric(labels), "mean": mean_metric(predictions)}
-
-    estimator = make(replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"]))
-    results, _ = with_added(linear, estimator, metric_fn)
-    assert results["largest"] == pytest.approx(np.mean(linear.X[:, :1]), rel=1e-5)
-    assert results["mean"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
-
-
-def test_params_model_dir_and_the_other_modes_stay(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path, params={"rate": 0.01})
-    added = add_metrics(estimator, functools.partial(lambda features, config: None))
-    added.train(linear.input_fn, steps=2)
-    assert (added.model_dir, added.params) == (estimator.model_dir, {"rate": 0.01})
-    assert estimator.get_variable_value("global_step") == 2
-    assert len(list(added.predict(linear.once_input_fn))) == linear.ROWS
-    assert "mae" in added.evaluate(linear.once_input_fn)
-
-
 def test_wrong_metric_functions(make):
     with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], but receives only"):
         add_metrics(make(model_fn), lambda logits, labels: {})
@@ -223,14 +200,6 @@ def test_endless_input_is_known_if_the_graph_shows_it(graph, evaluate, make_inpu
         v1.data.make_initializable_iterator(made).get_next()
     condition = endless_input()
     assert (condition is not None and evaluate(condition)) == is_endless
-
-
-def test_input_that_must_be_fed_gives_no_warning(graph, caplog):
-    spec = EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([1]))
-    condition = v1.placeholder(tf.bool, [])
-    session = open_prediction_session(spec, None, CONFIG)
-    next(batches(session, graph, spec.predictions, condition))
-    assert "predict never ends" not in caplog.text
 
 
 def test_select():
