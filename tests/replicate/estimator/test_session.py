@@ -13,6 +13,7 @@ from replicate.estimator.random_ops import stateful_random_ops, warn_of_random_o
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.session_options import (
     begin_graph,
+    complete_config,
     restricted_options,
     session_options,
 )
@@ -92,6 +93,15 @@ def test_input_of_variables_that_live_on_a_server(
 
 def config(**settings):
     return RunConfig(cluster=ClusterConfig(JOBS, "worker", 1), **settings)
+
+
+def test_complete_config_keeps_the_options_of_the_user():
+    given = v1.ConfigProto(device_count={"CPU": 3}, inter_op_parallelism_threads=2)
+    completed = complete_config(given)
+    assert completed == given
+    assert completed is not given
+    assert complete_config(None).allow_soft_placement
+    assert not complete_config(v1.ConfigProto()).allow_soft_placement
 
 
 def test_a_session_talks_to_parameter_servers_only():

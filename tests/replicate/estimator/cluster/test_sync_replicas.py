@@ -1,9 +1,11 @@
 import threading
 import time
+from unittest import mock
 
 import pytest
 import tensorflow as tf
 
+from replicate.estimator.cluster import sync_replicas
 from replicate.estimator.cluster.sync_replicas import (
     SyncReplicasHook,
     is_synchronous,
@@ -129,3 +131,17 @@ def test_other_optimizers_are_refused(graph):
         SyncReplicasHook(lambda: descent, True).begin()
     with pytest.raises(ValueError, match="the graph has no synchronous update"):
         SyncReplicasHook(v1.train.SyncReplicasOptimizer(descent, 1), True).begin()
+
+
+def test_error_of_the_chiefs_thread_counts_until_the_end():
+    session, coordinator = mock.Mock(), mock.Mock()
+    coordinator.should_stop.return_value = False
+    aggregation = sync_replicas._Aggregation(session, coordinator)
+    error = tf.errors.CancelledError(None, None, "The queue is closed.")
+    aggregation.has_ended = True
+    aggregation.request_stop(error)
+    coordinator.request_stop.assert_not_called()
+    aggregation.has_ended = False
+    aggregation.request_stop(error)
+    assert coordinator.request_stop.call_args.args == (error,)
+    session.close.assert_called_once()

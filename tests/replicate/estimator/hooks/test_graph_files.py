@@ -216,8 +216,9 @@ def test_digest_sees_what_a_function_computes_and_not_its_number():
             numbers.map(lambda row: tf.numpy_function(lambda x: x, [row], tf.int64))
             return graph_digest(graph.as_graph_def())
 
-    # A digest changes if a number, which all tests of the process raise, gets another digit.
-    assert any(digest(2) == digest(2) for _ in range(5))
+    # A digest changes if a number gets another digit, or TensorFlow lists two functions the other
+    # way round, as it does half the time.
+    assert any(digest(2) == digest(2) for _ in range(30))
     assert digest(2) != digest(3)
 
 
@@ -231,12 +232,20 @@ def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
     assert (tmp_path / "a.meta").exists()
 
 
-def test_meta_files_that_cannot_be_written_are_one_warning(tmp_path, caplog):
+def test_a_meta_file_is_built_again_if_the_one_before_is_missing(tmp_path, caplog):
     files, graph = write(tmp_path, for_checkpoints=True)
-    for name in ("b", "c"):
+    expected = (tmp_path / "a.meta").read_bytes()
+    files.write_meta(graph, f"{tmp_path}/b", f"{tmp_path}/b")
+    assert (tmp_path / "b.meta").read_bytes() == expected
+    for name in ("c", "d"):
         (tmp_path / f"{name}.meta").mkdir()
         files.write_meta(graph, f"{tmp_path}/{name}", f"{tmp_path}/{name}")
     assert caplog.text.count("*.meta cannot be written: ") == 1
+    for path in tmp_path.glob("[ab].meta"):
+        path.unlink()
+    files.write_meta(graph, f"{tmp_path}/e", f"{tmp_path}/e")
+    found, wanted = map(v1.MetaGraphDef.FromString, ((tmp_path / "e.meta").read_bytes(), expected))
+    assert (found.saver_def, found.graph_def) == (wanted.saver_def, wanted.graph_def)
 
 
 def test_small_constants_and_functions_of_the_model_keep_their_values(graph):

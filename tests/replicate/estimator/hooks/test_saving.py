@@ -9,7 +9,7 @@ from replicate.errors import ModelDirInUseError, SaveError
 from replicate.estimator.checkpoints import free_space
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.saving import CheckpointHook, build_saver
+from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.lease.claim import claim_lease
@@ -133,6 +133,13 @@ def test_kept_list_survives_a_restart(tmp_path, has_state_file):
         (tmp_path / "checkpoint").unlink()
     run(tmp_path, 3, restore=path, keep_checkpoint_max=3)
     assert saved_steps(tmp_path) == [5, 7, 8]
+
+
+def test_a_run_saves_checkpoints_if_there_is_an_interval():
+    assert saves_checkpoints(RunConfig())
+    assert saves_checkpoints(RunConfig(save_checkpoints_steps=5))
+    for none in ({"save_checkpoints_steps": None}, {"save_checkpoints_secs": 0}):
+        assert not saves_checkpoints(RunConfig(**none))
 
 
 class Blocker(Recorder):
