@@ -13,8 +13,10 @@ from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import Inputs
 from replicate.estimator.predicting import (
+    batches,
     endless_input,
     examples,
+    open_prediction_session,
     select,
 )
 from replicate.model_fn import replicate_model_fn
@@ -200,6 +202,14 @@ def test_endless_input_is_known_if_the_graph_shows_it(graph, evaluate, make_inpu
         v1.data.make_initializable_iterator(made).get_next()
     condition = endless_input()
     assert (condition is not None and evaluate(condition)) == is_endless
+
+
+def test_input_that_must_be_fed_gives_no_warning(graph, caplog):
+    spec = EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([1]))
+    condition = v1.placeholder(tf.bool, [])
+    session = open_prediction_session(spec, None, CONFIG)
+    next(batches(session, graph, spec.predictions, condition))
+    assert "predict never ends" not in caplog.text
 
 
 def test_select():

@@ -1,5 +1,6 @@
 """Hooks of training that evaluate the model, or look at its evaluations."""
 
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -227,6 +228,14 @@ def test_metrics_of_all_evaluations_are_read_in_order(evaluated):
     found = read_eval_metrics(estimator.eval_dir())
     assert list(found.items()) == [(5, {"loss": 0.5}), (10, {"score": 3.0}), (20, {"score": 1.0})]
     assert read_eval_metrics("/absent") == {}
+
+
+def test_incomplete_event_is_left_out(evaluated):
+    estimator = evaluated(3.0)
+    (path,) = pathlib.Path(estimator.eval_dir()).glob("*tfevents*")
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[-20:-5])
+    assert read_eval_metrics(estimator.eval_dir()) == {10: {"score": 3.0}}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import errno
 import os
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -106,6 +107,14 @@ def test_size_of_the_tensors_is_that_of_the_data_file(graph, tmp_path, sharded):
         session.run(v1.global_variables_initializer())
         saver.save(session, f"{tmp_path}/a", write_meta_graph=False)
     assert sum(path.stat().st_size for path in tmp_path.glob("a.data-*")) == 414
+
+
+def test_texts_and_open_shapes_have_no_known_size(graph):
+    v1.get_variable("text", initializer=np.array(["a", "b"]), dtype=tf.string)
+    v1.get_variable("open", initializer=v1.placeholder(tf.float32, [None]), validate_shape=False)
+    assert saved_bytes(graph, v1.train.Saver()) == 0
+    with tf.Graph().as_default() as empty:
+        assert saved_bytes(empty, v1.train.Saver(allow_empty=True)) == 0
 
 
 def test_first_save_needs_the_tensors(graph, tmp_path, free):

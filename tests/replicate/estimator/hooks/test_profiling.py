@@ -56,6 +56,12 @@ def test_trace_and_table_of_the_costliest_operations(graph, tmp_path):
     assert other.steps == 9
 
 
+def test_incomplete_trace_is_written(graph, tmp_path):
+    assert run(costly_model(), tmp_path, (2, 5), 3) == ""
+    (trace,) = traces(tmp_path)
+    assert b"heavy" in trace.read_bytes()
+
+
 def test_run_that_starts_later_records_nothing(graph, tmp_path):
     readings = costly_model()
     begin = readings.after_create_session

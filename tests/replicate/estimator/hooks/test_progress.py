@@ -114,6 +114,11 @@ def test_bar_on_a_terminal(steps):
     assert text.endswith("\n")
 
 
+def test_bar_without_a_known_end(steps):
+    text = steps.run(5, io.StringIO(), mode="bar", interval=0.0).getvalue()
+    assert re.search(rf"train  5 \[\d\d:\d\d, {RATE} step/s, loss 0\.2137\]", text)
+
+
 def read_terminal(terminal):
     """The next part of what was written; "" when the other end is closed and all is read."""
     try:
@@ -185,6 +190,12 @@ def test_time_left_follows_the_rate_of_the_last_minute():
     for number in range(1, 7):
         pace.update(pace.step + 10, 190.0 + 10 * number)
     assert pace.secs_until(pace.step + 10) == pytest.approx(10.0)
+
+
+def test_nothing_is_left_at_the_end_and_no_progress_gives_no_time():
+    assert paced().secs_until(1) == 0.0
+    assert paced((5.0, 9)).secs_until(8) == 0.0
+    assert paced((20.0, 1), (40.0, 1)).secs_until(100) is None
 
 
 @pytest.fixture
