@@ -247,13 +247,16 @@ class LossesHook(v1.train.SessionRunHook):
         self.names = [loss.op.name for loss in v1.losses.get_losses()]
 
 
-@pytest.mark.parametrize(("towers", "found"), [(0, ["twice"]), (2, ["loss"])])
-def test_hooks_find_the_loss_once(linear, tmp_path, towers, found):
+@pytest.mark.parametrize(
+    ("towers", "scales", "added"), [(0, False, []), (0, True, ["twice"]), (2, True, ["loss"])]
+)
+def test_hooks_find_the_loss_once(linear, tmp_path, towers, scales, added):
     def model_fn(features, labels, mode):
         outputs = tf.matmul(features, v1.get_variable("w", [3, 1]))
-        loss = 2.0 * v1.losses.mean_squared_error(labels, outputs)
+        loss = v1.losses.mean_squared_error(labels, outputs)
         seen.append(len(v1.losses.get_losses()))
-        loss = tf.identity(loss, name="twice")
+        if scales:
+            loss = tf.multiply(loss, 2.0, name="twice")
         optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -262,7 +265,7 @@ def test_hooks_find_the_loss_once(linear, tmp_path, towers, found):
     model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if towers else model_fn
     linear.make_estimator(tmp_path, model).train(linear.input_fn, hooks=[hook], steps=1)
     assert set(seen) == {1}, "the model_fn sees only its own losses"
-    assert hook.names[max(towers, 1) :] == found, "after those of the model"
+    assert hook.names[max(towers, 1) :] == added, "after those of the model"
 
 
 def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
