@@ -135,6 +135,14 @@ def test_kept_list_survives_a_restart(tmp_path, has_state_file):
     assert saved_steps(tmp_path) == [5, 7, 8]
 
 
+def test_index_that_is_a_link_to_nowhere_does_not_count(tmp_path):
+    run(tmp_path, 2)
+    (tmp_path / "model.ckpt-0.index").unlink()
+    (tmp_path / "model.ckpt-0.index").symlink_to("/absent/file")
+    run(tmp_path, 4, restore=f"{tmp_path}/model.ckpt-2", keep_checkpoint_max=2)
+    assert saved_steps(tmp_path) == [0, 4, 6]
+
+
 def test_a_run_saves_checkpoints_if_there_is_an_interval():
     assert saves_checkpoints(RunConfig())
     assert saves_checkpoints(RunConfig(save_checkpoints_steps=5))
