@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate import export
 from replicate.estimator import CheckpointError, Estimator, RunConfig, WarmStartSettings
 from replicate.estimator.cluster_config import ClusterConfig
-from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
@@ -158,30 +155,6 @@ def test_params_are_deep_copies(linear, tmp_path):
     estimator.params["sizes"].append(98)
     estimator.evaluate(linear.once_input_fn)
     assert estimator.params == {"sizes": [1, 2]}
-
-
-def test_features_and_labels_with_keys_of_two_kinds(tmp_path):
-    def model_fn(features, labels, mode):
-        output = features["a"] * v1.get_variable("w", []) + features[0]
-        if mode == ModeKeys.PREDICT:
-            served = export.PredictOutput(output)
-            return EstimatorSpec(mode, {0: output, "y": output}, export_outputs={"y": served})
-        loss = tf.reduce_mean(tf.square(output - labels[1]))
-        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
-        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss, step()))
-
-    def step():
-        return v1.train.get_global_step()
-
-    def input_fn():
-        rows = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.ones([4]))).get_next()
-        return {"a": rows, 0: 2 * rows}, {1: rows, "b": rows}
-
-    replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2)
-    estimator = Estimator(replicated, tmp_path, RunConfig(progress="off"))
-    estimator.train(input_fn)
-    assert estimator.evaluate(input_fn)["global_step"] == 1
-    assert [sorted(map(str, row)) for row in estimator.predict(input_fn)] == [["0", "y"]] * 4
 
 
 def test_with_model_fn_changes_nothing_else(linear, tmp_path):

@@ -1,6 +1,5 @@
 """Evaluation, metrics that are added to it, and prediction."""
 
-import functools
 import json
 
 import numpy as np
@@ -164,26 +163,6 @@ def test_metrics_are_added_over_the_whole_batch_and_replace_those_of_the_same_na
     assert results["mse"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
     assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
     assert results["mean"] == pytest.approx(np.mean(linear.Y), rel=1e-5)
-
-
-def test_keras_metrics_are_added(linear, make, mean_metric):
-    def metric_fn(labels, predictions):
-        return {"largest": mean_metric(labels), "mean": mean_metric(predictions)}
-
-    estimator = make(replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"]))
-    results, _ = with_added(linear, estimator, metric_fn)
-    assert results["largest"] == pytest.approx(np.mean(linear.X[:, :1]), rel=1e-5)
-    assert results["mean"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
-
-
-def test_params_model_dir_and_the_other_modes_stay(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path, params={"rate": 0.01})
-    added = add_metrics(estimator, functools.partial(lambda features, config: None))
-    added.train(linear.input_fn, steps=2)
-    assert (added.model_dir, added.params) == (estimator.model_dir, {"rate": 0.01})
-    assert estimator.get_variable_value("global_step") == 2
-    assert len(list(added.predict(linear.once_input_fn))) == linear.ROWS
-    assert "mae" in added.evaluate(linear.once_input_fn)
 
 
 def test_wrong_metric_functions(make):

@@ -13,9 +13,14 @@ from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
 
-OUTSIDE = tf.zeros([2, 3])
 
-pytestmark = pytest.mark.usefixtures("graph")
+@pytest.fixture(scope="module")
+def eager_tensor():
+    """A Tensor that is made before the graph of a test is the default one."""
+    return tf.zeros([2, 3])
+
+
+pytestmark = pytest.mark.usefixtures("eager_tensor", "graph")
 
 
 def build(input_fn, mode=ModeKeys.TRAIN):
@@ -69,12 +74,16 @@ def test_labels_are_dropped_in_predict():
         ((1, 2, 3), ValueError, "got 3 parts"),
         ([], ValueError, "got 0"),
         (({"x": iter([1, 2])}, 3), TypeError, r"got the iterator .*from_generator"),
-        ({"x": OUTSIDE}, TypeError, r"Tensor of shape \(2, 3\) that was made outside of it"),
     ],
 )
 def test_wrong_returns(returned, error, text):
     with pytest.raises(error, match=text):
         build(lambda: returned)
+
+
+def test_tensor_made_outside_of_input_fn_is_refused(eager_tensor):
+    with pytest.raises(TypeError, match=r"Tensor of shape \(2, 3\) that was made outside of it"):
+        build(lambda: {"x": eager_tensor})
 
 
 def test_batch_size_is_known_now_or_at_run_time_or_not_at_all(evaluate):

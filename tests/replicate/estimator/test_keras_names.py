@@ -35,13 +35,6 @@ def unnamed(features, training):
     return layers.Dense(1)(layers.Dropout(0.1)(hidden, training=training))
 
 
-def named(features, training):
-    hidden = layers.Dense(4, name="dense_7")(features)
-    hidden = layers.BatchNormalization(name="norm")(hidden, training=training)
-    hidden = layers.Dropout(0.1, name="drop")(hidden, training=training)
-    return layers.Dense(1, name="logits")(hidden)
-
-
 def functional(features, training):
     inputs = tf.keras.Input((3,))
     hidden = layers.Dropout(0.1)(layers.Dense(4)(inputs))
@@ -68,7 +61,6 @@ def variables(*dense_layers, norm=None, scope=""):
 
 NAMES = {
     unnamed: variables("dense", "dense_1_1", norm="batch_normalization"),
-    named: variables("dense_7", "logits", norm="norm"),
     functional: variables("dense", "dense_1_1"),
     sequential: variables("dense", "dense_1_1", norm="batch_normalization", scope="sequential/"),
     out_of_order: variables("dense", "dense_1"),

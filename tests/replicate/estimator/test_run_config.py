@@ -17,7 +17,6 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import (
     CHECKS,
     checked_settings,
-    default_session_config,
 )
 from replicate.estimator.strategies import strategy_request
 
@@ -52,6 +51,8 @@ def test_program_may_set_attributes_of_its_own_that_resemble_no_setting(caplog):
     config.use_tpu = False
     for other in (config.replace(tf_random_seed=5), copy.copy(config), copy.deepcopy(config)):
         assert (other.hparams, other.use_tpu) == ({"width": 3}, False)
+    for same in (copy.deepcopy(config), config.replace()):
+        assert (same, hash(same)) == (config, hash(config))
     assert config != RunConfig("/m")
     assert "hparams" not in config.as_dict()
     del config.hparams, config.use_tpu
@@ -67,14 +68,6 @@ def test_attributes_of_tf_estimator_can_be_read():
     for name in OLD_ATTRIBUTES.split():
         assert getattr(config, name) == getattr(config, f"_{name}"), name
     assert (config.task_type, config.task_id, config.master) == ("worker", 0, "")
-
-
-def test_copies_are_equal_and_have_the_same_hash():
-    config = RunConfig("a", save_checkpoints_steps=5, session_config=v1.ConfigProto())
-    for same in (copy.deepcopy(config), config.replace()):
-        assert (same, hash(same)) == (config, hash(config))
-    assert config != config.replace(save_checkpoints_steps=6)
-    assert "save_checkpoints_steps=5" in repr(config)
 
 
 class Fixed(RunConfig):
@@ -103,19 +96,11 @@ def test_subclass_has_own_constructor_attributes_and_properties():
         config.tf_random_seed = 3
 
 
-def test_checkpoint_intervals_are_those_of_tf_estimator():
-    for settings, expected in (
-        ({}, (None, 600)),
-        ({"save_checkpoints_steps": None}, (None, None)),
-        ({"save_checkpoints_secs": None}, (None, None)),
-        ({"save_checkpoints_steps": 0}, (0, None)),
-        ({"save_checkpoints_steps": 5, "save_checkpoints_secs": None}, (5, None)),
-    ):
-        config = RunConfig(**settings)
-        assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == expected
-
-
 def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
+    for settings in ({"save_checkpoints_steps": None}, {"save_checkpoints_secs": None}):
+        config = RunConfig(**settings)
+        assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (None, None)
+    assert RunConfig(save_checkpoints_steps=5, save_checkpoints_secs=None).save_checkpoints_steps
     config = RunConfig(tf_random_seed=3).replace(model_dir="a")
     assert (config.tf_random_seed, config.model_dir) == (3, "a")
     by_steps = RunConfig().replace(save_checkpoints_steps=7)
@@ -136,23 +121,17 @@ def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
     [
         ({"save_checkpoints_steps": 1, "save_checkpoints_secs": 1}, "got both"),
         ({"save_checkpoints_steps": -1}, "save_checkpoints_steps must be .* >= 0"),
-        ({"save_checkpoints_secs": -1}, "save_checkpoints_secs must be >= 0"),
         ({"save_checkpoints_secs": "600"}, "save_checkpoints_secs must be >= 0, got '600'"),
         ({"save_summary_steps": -1}, "save_summary_steps must be"),
         ({"log_step_count_steps": 0}, "log_step_count_steps must be"),
         ({"tf_random_seed": "a"}, "tf_random_seed must be a whole number or None, got 'a'"),
         ({"experimental_max_worker_delay_secs": 0.5}, "experimental_max_worker_delay_secs must"),
-        ({"log_step_count_steps": 1.5}, "log_step_count_steps must be a whole number"),
         ({"keep_checkpoint_max": -1}, "keep_checkpoint_max must be .* >= 0"),
         ({"keep_checkpoint_every_n_hours": 0}, "keep_checkpoint_every_n_hours must be"),
         ({"profile_steps": (5, 4)}, r"1 <= first <= last, or None, got \(5, 4\)"),
         ({"profile_steps": (0, 4)}, "profile_steps must be the first and the last step"),
-        ({"profile_steps": (True, 2)}, "profile_steps must be"),
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
-        (
-            {"on_save_error": "skip"},
-            r"on_save_error must be one of \['stop', 'retry'\], got 'skip'",
-        ),
+        ({"on_save_error": "skip"}, r"on_save_error must be one of \['stop', 'retry'\], got"),
         ({"model_dir": ""}, "model_dir is"),
         ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
         ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),
@@ -166,17 +145,6 @@ def test_replace_keeps_the_rest_and_swaps_the_checkpoint_interval():
 def test_wrong_settings(settings, text):
     with pytest.raises(ValueError, match=text):
         RunConfig(**settings)
-
-
-def test_settings_of_wrong_types():
-    for name, good, wrong, text in (
-        ("session_config", v1.ConfigProto(), {"gpu": 1}, r"must be a tf.compat.v1.ConfigProto"),
-        ("device_fn", str, "/cpu:0", "device_fn must be a function"),
-        ("cluster", ClusterConfig(), {"chief": ["a:1"]}, "cluster must be a ClusterConfig"),
-    ):
-        assert getattr(RunConfig(**{name: good}), name) == good
-        with pytest.raises(TypeError, match=text):
-            RunConfig(**{name: wrong})
 
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
@@ -235,6 +203,13 @@ def test_replace_gives_another_task_its_own_device_filters():
     assert config.replace(cluster=ClusterConfig()).session_config is None
     own = config.replace(session_config=v1.ConfigProto())
     assert own.replace(cluster=worker).session_config == v1.ConfigProto()
+    for name, wrong, text in (
+        ("session_config", {"gpu": 1}, r"must be a tf.compat.v1.ConfigProto"),
+        ("device_fn", "/cpu:0", "device_fn must be a function"),
+        ("cluster", {"chief": ["a:1"]}, "cluster must be a ClusterConfig"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            RunConfig(**{name: wrong})
 
 
 def test_model_dir_of_the_environment(monkeypatch):
@@ -244,27 +219,11 @@ def test_model_dir_of_the_environment(monkeypatch):
         RunConfig(model_dir="/tmp/b")
 
 
-@pytest.mark.parametrize("value", [1000, np.int64(1000), np.float32(1000)])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tf_random_seed",
-        "save_summary_steps",
-        "save_checkpoints_steps",
-        "save_checkpoints_secs",
-        "keep_checkpoint_max",
-        "log_step_count_steps",
-        "experimental_max_worker_delay_secs",
-        "max_restarts",
-    ],
-)
-def test_whole_numbers_of_any_type_become_python_numbers(name, value):
-    found = checked_settings({name: value})[name]
-    assert found == 1000
-    assert type(found) in ((int, float) if name == "save_checkpoints_secs" else (int,))
-
-
-def test_paths_become_strings():
+def test_numbers_become_those_of_python_and_paths_strings():
+    for number in (1000, np.int64(1000), np.float32(1000)):
+        for name in ("tf_random_seed", "save_checkpoints_steps", "max_restarts"):
+            found = checked_settings({name: number})[name]
+            assert (found, type(found)) == (1000, int)
     for value in ("a/b", b"a/b", pathlib.Path("a/b")):
         assert checked_settings({"model_dir": value}) == {"model_dir": "a/b"}
     with pytest.raises(TypeError, match="model_dir must be a path, got 5"):
@@ -287,12 +246,6 @@ class DistributeConfig(NamedTuple):
     remote_cluster: object = None
 
 
-def test_a_distribute_config_holds_both_strategies():
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    both = DistributeConfig(strategy, strategy)
-    assert checked_settings({"experimental_distribute": both})["experimental_distribute"] is both
-
-
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [
@@ -310,34 +263,14 @@ def test_other_distribute_configs_are_refused(value, error, text):
             checked_settings({name: value})
 
 
-def test_session_config_without_a_cluster_or_beside_a_server_has_no_default():
-    assert default_session_config(ClusterConfig()) is None
-    assert default_session_config(ClusterConfig(JOBS, "worker", target="grpc://a:1")) is None
-    by_master = ClusterConfig(JOBS, "worker", session_master="grpc://a:1")
-    assert len(default_session_config(by_master).device_filters) == 2
-
-
-@pytest.mark.parametrize(
-    ("make", "devices"),
-    [
-        (lambda: tf.distribute.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
-        (
-            lambda: v1.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]),
-            ("/device:GPU:0", "/device:GPU:1"),
-        ),
-        (lambda: tf.distribute.OneDeviceStrategy("/gpu:1"), ("/device:GPU:1",)),
-        (v1.distribute.experimental.CentralStorageStrategy, None),
-    ],
-)
-def test_a_strategy_names_the_devices_of_the_towers_or_leaves_them_to_the_process(
-    make, devices, graph
-):
+def test_a_strategy_names_the_devices_of_the_towers_or_leaves_them_to_the_process(graph):
     # In a graph: eagerly, a strategy makes tensors on its devices, which must be there.
-    request = strategy_request("train_distribute", make())
-    assert request.devices == devices if devices else len(request.devices) >= 1
-
-
-def test_other_values_are_refused():
-    assert strategy_request("train_distribute", None) is None
-    with pytest.raises(ValueError, match=r"RunConfig: eval_distribute must be a Mirr.*got "):
-        strategy_request("eval_distribute", "mirrored")
+    gpus = ("/device:GPU:0", "/device:GPU:1")
+    for strategy, devices in (
+        (tf.distribute.MirroredStrategy(["/cpu:0"]), ("/device:CPU:0",)),
+        (v1.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]), gpus),
+        (tf.distribute.OneDeviceStrategy("/gpu:1"), gpus[1:]),
+    ):
+        assert strategy_request("train_distribute", strategy).devices == devices
+    central = v1.distribute.experimental.CentralStorageStrategy()
+    assert len(strategy_request("train_distribute", central).devices) >= 1

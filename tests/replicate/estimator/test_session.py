@@ -55,16 +55,6 @@ def test_variable_that_nothing_initialises_is_named(model):
         RestoringSessionCreator(scaffold, saver, lambda: None).create_session()
 
 
-def test_tables_and_iterators_are_ready(graph):
-    iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(3))
-    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
-    following = iterator.get_next()
-    saver = v1.train.Saver(allow_empty=True)
-    scaffold = v1.train.Scaffold(saver=saver)
-    session = RestoringSessionCreator(scaffold, saver, lambda: None).create_session()
-    assert [session.run(following) for _ in range(3)] == [0, 1, 2]
-
-
 class Position:
     """An input that notes how it was started."""
 
@@ -150,8 +140,6 @@ def weights():
     [
         lambda: tf.nn.dropout(tf.ones([3]), rate=0.5),
         lambda: tf.random.shuffle(tf.ones([3])),
-        lambda: tf.random.truncated_normal([3]),
-        lambda: tf.random.gamma([3], 2.0),
         lambda: tf.cast(tf.random.categorical(tf.ones([1, 2]), 3), tf.float32),
     ],
 )
@@ -204,7 +192,17 @@ def session(graph):
         yield made
 
 
-def test_all_iterators_are_empty_afterwards(graph, session):
+def test_all_iterators_are_empty_afterwards_and_none_is_read(graph, session):
+    read = []
+
+    def generate():
+        yield read.append(1) or 1.0
+
+    spec = tf.TensorSpec([], tf.float32)
+    generated = tf.data.Dataset.from_generator(generate, output_signature=spec)
+    v1.data.make_initializable_iterator(generated)
+    session.run(release_iterators())
+    assert read == []
     numbers = tf.data.Dataset.range(9).map(lambda x: {"x": x, "y": tf.sparse.eye(2)})
     words = tf.data.Dataset.from_tensors("word").repeat()
     iterators = [v1.data.make_initializable_iterator(each) for each in (numbers, words)]
@@ -217,22 +215,6 @@ def test_all_iterators_are_empty_afterwards(graph, session):
     for element in (elements[0]["x"], elements[1]):
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(element)
-
-
-def test_pipeline_is_not_read(graph, session):
-    read = []
-
-    def generate():
-        read.append(1)
-        yield 1.0
-
-    session.run(release_iterators())  # There is none yet.
-    made = tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([], tf.float32))
-    iterator = v1.data.make_initializable_iterator(made)
-    session.run(release_iterators())
-    assert read == []
-    with pytest.raises(tf.errors.OutOfRangeError):
-        session.run(iterator.get_next())
 
 
 def test_release_is_on_the_device_of_the_iterator(graph):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -114,16 +113,6 @@ def test_previous_handlers_and_wakeup_descriptor_are_restored(handle):
     assert signal.getsignal(signal.SIGTERM) is mine
     assert signal.set_wakeup_fd(-1) == -1
     assert len(os.listdir("/proc/self/fd")) == descriptors
-
-
-def test_nothing_is_installed_outside_of_the_main_thread():
-    def run():
-        with interruptions() as interruption:
-            return signal.getsignal(signal.SIGTERM), interruption.signum
-
-    with ThreadPoolExecutor(1) as thread:
-        found = thread.submit(run).result()
-    assert found == (signal.getsignal(signal.SIGTERM), None)
 
 
 # A step that never ends: the main thread is inside TensorFlow, where no Python handler can run.

@@ -3,6 +3,8 @@
 The numbers of strategies are those of tf.estimator 2.15 with a MirroredStrategy over two CPUs.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -103,23 +105,13 @@ def test_evaluation_and_prediction_need_no_devices_of_a_training_strategy(tmp_pa
     assert [row.tolist() for row in estimator.predict(input_fn(3))] == [[1.0], [2.0], [3.0]]
 
 
-class DistributeConfig:
-    train_distribute = mirrored()
-    eval_distribute = None
-
-
-@pytest.mark.parametrize(
-    ("settings", "weight", "steps"),
-    [
-        ({"experimental_distribute": DistributeConfig()}, -2.5, 1),
-        ({"train_distribute": tf.distribute.OneDeviceStrategy("/cpu:0")}, -5.0, 2),
-    ],
-)
-def test_a_distribute_config_is_a_strategy_and_one_device_takes_every_batch(
-    tmp_path, settings, weight, steps
-):
-    estimator = make(tmp_path, **settings).train(input_fn(4))
-    assert (weight_of(estimator), estimator.get_variable_value("global_step")) == (weight, steps)
+def test_a_distribute_config_is_a_strategy_and_one_device_takes_every_batch(tmp_path):
+    both = SimpleNamespace(train_distribute=mirrored(), eval_distribute=None, remote_cluster=None)
+    two = make(tmp_path / "two", experimental_distribute=both).train(input_fn(4))
+    assert (weight_of(two), two.get_variable_value("global_step")) == (-2.5, 1)
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    one = make(tmp_path / "one", train_distribute=strategy).train(input_fn(4))
+    assert (weight_of(one), one.get_variable_value("global_step")) == (-5.0, 2)
 
 
 def test_an_interrupted_input_continues_with_whole_groups(tmp_path):
@@ -146,21 +138,6 @@ def test_default_towers_take_the_place_of_a_strategys_devices(tmp_path):
         estimator = make(tmp_path, train_distribute=strategy, eval_distribute=strategy)
         assert weight_of(estimator.train(input_fn(6))) == -2.5
         assert estimator.evaluate(input_fn(6))["mean"] == 2.5
-
-
-def test_a_strategy_takes_batches_of_text(tmp_path):
-    def model_fn(features, labels, mode):
-        weight = v1.get_variable("weight", [], initializer=tf.zeros)
-        loss = weight * tf.reduce_mean(tf.strings.to_number(features["text"]))
-        train_op = v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step())
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-    def batches():
-        return tf.data.Dataset.from_tensor_slices({"text": ["1", "2", "3"]}).batch(2)
-
-    config = replicate.RunConfig(str(tmp_path), progress="off", train_distribute=mirrored())
-    estimator = replicate.Estimator(model_fn, config=config).train(batches)
-    assert weight_of(estimator) == -2.25
 
 
 def test_a_strategy_needs_its_devices_and_a_dataset(tmp_path):
@@ -225,8 +202,9 @@ def tpu_model_fn(features, labels, mode, params):
 sizes = []
 
 
-@pytest.mark.parametrize(("settings", "rows"), [({}, 1), ({"train_distribute": mirrored()}, 2)])
-def test_a_tpu_estimators_model_fn_finds_the_rows_of_its_tower(tmp_path, settings, rows):
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_tpu_estimators_model_fn_finds_the_rows_of_its_tower(tmp_path, rows):
+    settings = {"train_distribute": mirrored()} if rows == 2 else {}
     config = replicate.tpu.RunConfig(model_dir=str(tmp_path), progress="off", **settings)
     estimator = replicate.tpu.TPUEstimator(
         tpu_model_fn, config=config, use_tpu=False, train_batch_size=2

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.errors import NonFiniteError
-from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, end_marker
+from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted
 from replicate.estimator.end_marker import announce_end
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
@@ -247,8 +247,10 @@ class LossesHook(v1.train.SessionRunHook):
         self.names = [loss.op.name for loss in v1.losses.get_losses()]
 
 
-@pytest.mark.parametrize(("replicated", "scales"), [(False, False), (False, True), (True, False)])
-def test_hooks_find_the_loss_once(linear, tmp_path, replicated, scales):
+@pytest.mark.parametrize(
+    ("towers", "scales", "added"), [(0, False, []), (0, True, ["twice"]), (2, True, ["loss"])]
+)
+def test_hooks_find_the_loss_once(linear, tmp_path, towers, scales, added):
     def model_fn(features, labels, mode):
         outputs = tf.matmul(features, v1.get_variable("w", [3, 1]))
         loss = v1.losses.mean_squared_error(labels, outputs)
@@ -260,15 +262,10 @@ def test_hooks_find_the_loss_once(linear, tmp_path, replicated, scales):
         return EstimatorSpec(mode, loss=loss, train_op=train_op)
 
     seen, hook = [], LossesHook()
-    model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if replicated else model_fn
+    model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if towers else model_fn
     linear.make_estimator(tmp_path, model).train(linear.input_fn, hooks=[hook], steps=1)
-    assert set(seen) == {1}  # The model_fn sees only its own losses.
-    if replicated:
-        assert hook.names[-1] == "loss"
-        assert len(hook.names) == 3
-    else:
-        assert len(hook.names) == (2 if scales else 1)
-        assert hook.names[-1].startswith("twice" if scales else "mean_squared_error")
+    assert set(seen) == {1}, "the model_fn sees only its own losses"
+    assert hook.names[max(towers, 1) :] == added, "after those of the model"
 
 
 def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
@@ -356,12 +353,3 @@ def test_worker_ends_if_training_ends_while_it_builds_its_graph(linear, roles, t
     started = time.monotonic()
     worker.train(input_fn)
     assert time.monotonic() - started < 20, "it waits neither for the chief nor for its server"
-
-
-def test_worker_ignores_the_end_marker_of_an_earlier_run(linear, roles, tmp_path, monkeypatch):
-    monkeypatch.setattr(end_marker, "OLD_SECS", 0)
-    role = roles["worker", 0]
-    announce_end(str(tmp_path))
-    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=0.2)
-    with pytest.raises(ClusterError, match=r"waited 0.2 seconds for chief 0"):
-        worker.train(linear.input_fn)

@@ -13,10 +13,10 @@ from replicate.estimator.warm_start import (
     apply_warm_start,
     warm_start_settings,
 )
-from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
+from replicate.export import TensorServingInputReceiver
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.saved.checkpoint_names import add_former_names
-from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
 
@@ -148,21 +148,6 @@ def test_evaluation_and_prediction_without_training_start_warm(linear, source, u
     predicted = [each["y"] for each in model.predict(linear.once_input_fn)]
     expected = linear.X @ source.get_variable_value("w")
     np.testing.assert_allclose(predicted, expected, rtol=1e-5)
-
-
-def test_export_without_training_starts_warm(source, untrained, tmp_path):
-    def receive_labelled():
-        labels = v1.placeholder(tf.float32, [None, 1])
-        received = receive()
-        return SupervisedInputReceiver(received.features, labels, {"x": received.features})
-
-    model = untrained(source.model_dir)
-    receivers = {ModeKeys.TRAIN: receive_labelled}
-    path = model.experimental_export_all_saved_models(tmp_path / "export", receivers).decode()
-    found = v1.train.load_checkpoint(f"{path}/variables/variables")
-    for name in found.get_variable_to_shape_map():
-        np.testing.assert_array_equal(found.get_tensor(name), source.get_variable_value(name))
-    assert model.latest_checkpoint() is None
 
 
 def test_export_without_training_maps_names(linear, source, untrained, tmp_path):

@@ -41,11 +41,6 @@ WHOLE = [
 PARTS = ("data-00000-of-00001", "index", "meta")
 
 
-def test_makes_the_directory_and_leaves_nothing_in_it(tmp_path):
-    prepare_model_dir(f"{tmp_path}/a/b")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
-
-
 def test_unusable_directories_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ValueError, match="it is a file, and must be a directory"):

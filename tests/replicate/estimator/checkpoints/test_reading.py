@@ -17,7 +17,6 @@ from replicate.estimator.checkpoints.fallback import (
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.reading import (
     checkpoint_files,
-    damage_in,
     read_variable,
     restore_variables,
 )
@@ -96,40 +95,6 @@ def truncate(path, size):
     path.write_bytes(path.read_bytes()[:size])
 
 
-DAMAGE = {
-    "bit": (flip, DATA, f"damaged file .*10{DATA}"),
-    "empty data": (lambda path: truncate(path, 0), DATA, f"damaged file .*10{DATA}"),
-    "no data": (remove, DATA, r"model.ckpt-10.data-\*, which does not exist"),
-    "short index": (lambda path: truncate(path, 20), INDEX, f"damaged file .*10{INDEX}"),
-    "no index": (remove, INDEX, r"model.ckpt-10.index does not exist"),
-}
-
-
-@pytest.mark.parametrize(("damage", "suffix", "told"), DAMAGE.values(), ids=DAMAGE)
-def test_checkpoint_is_restored_unless_a_file_is_damaged(saved, damage, suffix, told):
-    (weights,) = restore(f"{saved}/model.ckpt-10")
-    np.testing.assert_array_equal(weights, np.ones([2, 3]))
-    damage(saved / f"model.ckpt-10{suffix}")
-    before = contents(saved)
-    with pytest.raises(CheckpointError, match=told) as caught:
-        restore(f"{saved}/model.ckpt-10")
-    assert not isinstance(caught.value, tf.errors.OutOfRangeError)
-    assert contents(saved) == before
-
-
-def test_flipped_bits_and_missing_files_are_damage(saved):
-    path = f"{saved}/model.ckpt-10"
-    assert damage_in(path) is None
-    data = saved / f"model.ckpt-10{DATA}"
-    whole = data.read_bytes()
-    for place in range(0, len(whole), 5):
-        data.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert f"damaged file {data}" in damage_in(path)
-    data.unlink()
-    assert "model.ckpt-10.data-*, which does not exist" in damage_in(path)
-    assert damage_in(f"{saved}/model.ckpt-7") == f"{saved}/model.ckpt-7.index does not exist"
-
-
 def test_files_of_a_checkpoint(saved):
     (saved / "model.ckpt-10.meta").write_text("")
     (saved / "model.ckpt-10.input_position").write_text("")
@@ -142,6 +107,46 @@ def test_files_of_a_checkpoint(saved):
         "model.ckpt-10.meta",
     ]
     assert checkpoint_files("/absent/model.ckpt-1") == []
+
+
+DAMAGE = {
+    "bit flip in data": (flip, DATA, f"damaged file .*10{DATA}"),
+    "bit flip in index": (flip, INDEX, f"damaged file .*10{INDEX}"),
+    "truncated data": (cut, DATA, f"damaged file .*10{DATA}"),
+    "empty index": (lambda path: truncate(path, 0), INDEX, f"damaged file .*10{INDEX}"),
+    "missing data": (remove, DATA, r"model.ckpt-10.data-\*, which does not exist"),
+    "missing index": (remove, INDEX, "model.ckpt-10.index does not exist"),
+    "directory as data": (put_directory, DATA, "model.ckpt-10.data"),
+    "directory as index": (put_directory, INDEX, "model.ckpt-10.index"),
+    "link as data": (put_link_to_nowhere, DATA, "model.ckpt-10.data"),
+    "link as index": (put_link_to_nowhere, INDEX, "model.ckpt-10.index"),
+}
+
+
+@pytest.mark.parametrize(("damage", "suffix", "told"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_checkpoint_is_not_restored_and_set_aside(saved, damage, suffix, told, own_log):
+    path = f"{saved}/model.ckpt-10"
+    (weights,) = restore(path)
+    np.testing.assert_array_equal(weights, np.ones([2, 3]))
+    damage(saved / f"model.ckpt-10{suffix}")
+    before = contents(saved)
+    with pytest.raises(CheckpointError, match=told) as caught:
+        restore(path)
+    assert not isinstance(caught.value, tf.errors.OutOfRangeError)
+    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+    assert contents(saved) == before, "a mere search changes nothing"
+    assert set_aside_damaged(FencedModelDir(str(saved))) == [path]
+    assert f"Set checkpoint {path} aside" in own_log.text
+    assert f"{path}{suffix.partition('-')[0]}" in own_log.text, "names the file"
+    after = contents(saved)
+    moved = {name for name in before if name.startswith("model.ckpt-10.")}
+    assert {f"{name}.corrupt" for name in moved} == {n for n in after if n.endswith(".corrupt")}
+    assert all(after[f"{name}.corrupt"] == before[name] for name in moved)
+    assert v1.train.latest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
+    assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in (8, 9)]
+    own_log.clear()
+    assert set_aside_damaged(FencedModelDir(str(saved))) == []
+    assert not own_log.text, "warns once"
 
 
 NEITHER = r"Build the model that was saved, or .* with warm_start_from=replicate\.WarmStartSettings"
@@ -202,56 +207,11 @@ def test_indexed_checkpoints_are_ordered_by_step(tmp_path):
     assert names == ["other", "model.ckpt-20", "model.ckpt-100"]
 
 
-FILE_DAMAGE = {
-    "bit flip in data": (flip, DATA),
-    "bit flip in index": (flip, INDEX),
-    "truncated": (cut, DATA),
-    "missing data": (remove, DATA),
-    "missing index": (remove, INDEX),
-    "directory as data": (put_directory, DATA),
-    "directory as index": (put_directory, INDEX),
-    "link as data": (put_link_to_nowhere, DATA),
-    "link as index": (put_link_to_nowhere, INDEX),
-}
-
-
-@pytest.mark.parametrize(("damage", "suffix"), FILE_DAMAGE.values(), ids=FILE_DAMAGE)
-def test_damaged_newest_checkpoint_is_set_aside(saved, damage, suffix, own_log):
-    damage(saved / f"model.ckpt-10{suffix}")
-    before = contents(saved)
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
-    assert contents(saved) == before, "a mere search changes nothing"
-    assert set_aside_damaged(FencedModelDir(str(saved))) == [f"{saved}/model.ckpt-10"]
-    assert f"Set checkpoint {saved}/model.ckpt-10 aside" in own_log.text
-    assert f"{saved}/model.ckpt-10{suffix.partition('-')[0]}" in own_log.text, "names the file"
-    after = contents(saved)
-    moved = {name for name in before if name.startswith("model.ckpt-10.")}
-    assert {f"{name}.corrupt" for name in moved} == {n for n in after if n.endswith(".corrupt")}
-    assert all(after[f"{name}.corrupt"] == before[name] for name in moved)
-    assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in (8, 9)]
-    assert v1.train.latest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
-    own_log.clear()
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
-    assert set_aside_damaged(FencedModelDir(str(saved))) == []
-    assert not own_log.text, "warns once"
-
-
 @pytest.mark.parametrize("damage", [garble, remove])
 def test_unusable_state_file_takes_the_highest_step_and_warns(saved, damage, caplog):
     damage(saved / STATE)
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
     assert "taking the newest one found" in caplog.text
-
-
-def test_state_file_and_newest_checkpoint_damaged(saved):
-    garble(saved / STATE)
-    flip(saved / f"model.ckpt-10{DATA}")
-    flip(saved / f"model.ckpt-9{INDEX}")
-    assert set_aside_damaged(FencedModelDir(str(saved))) == [
-        f"{saved}/model.ckpt-{step}" for step in (10, 9)
-    ]
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-8"
-    assert read_variable(f"{saved}/model.ckpt-8", "w").sum() == 6
 
 
 def test_state_file_that_names_a_checkpoint_elsewhere(saved, caplog):

@@ -203,13 +203,6 @@ def test_silent_server_ends_the_call_in_time_and_leaves_no_thread(graph):
         assert threading.active_count() == threads
 
 
-def test_value_comes_back(graph, roles):
-    config = RunConfig(cluster=roles["chief", 0])
-    with v1.device("/job:ps/task:0"):
-        value = tf.constant(3) + 1
-    assert run_briefly(value, config.master, config, "/job:ps/task:0", 30) == 4
-
-
 def test_server_named_by_tf_config_is_called_by_that_name(graph, monkeypatch):
     targets = []
     jobs = {"chief": ("127.0.0.1:1",), "ps": ("127.0.0.1:2",)}

@@ -1,7 +1,6 @@
 """Events, lines of metrics, and the schedule of the hooks that write them."""
 
 import json
-import math
 import shutil
 import time
 
@@ -10,13 +9,11 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.estimator.files import OptionalFiles
 from replicate.estimator.hooks import event_file
 from replicate.estimator.hooks.event_file import EventFile, EventFiles
-from replicate.estimator.hooks.events import SpeedHook, SummaryHook, event_hooks
+from replicate.estimator.hooks.events import event_hooks
 from replicate.estimator.hooks.metric_lines import METRICS_FILE, append_metrics
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.scheduled_hook import NextRun
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.run_config import RunConfig
@@ -83,39 +80,6 @@ def test_both_can_be_switched_off(model, tmp_path, never):
     events = run(tmp_path, *model, steps=3, save_summary_steps=never, log_step_count_steps=None)
     assert events.Tags()["scalars"] == []
     assert not (tmp_path / "metrics.jsonl").exists()
-
-
-def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
-    v1.train.create_global_step()
-    readings = StepReadings(tf.no_op(), tf.constant(1.0))
-    assert SpeedHook(None, readings, 100).next_run() == NextRun(step=100)
-    assert SpeedHook(None, readings, 100).before_run(None) is None
-    writer = EventFile(str(tmp_path))
-    hook = SummaryHook(writer, readings, v1.train.Scaffold(summary_op=tf.constant(b"")), 3)
-    hook.after_create_session(None, None)
-    asked = []
-    for step in range(7):
-        readings.step = step
-        request = hook.before_run(None)
-        asked.append(request is not None)
-        assert asked[-1] == (step + 1 >= hook.next_run().step)
-        if request is not None:
-            readings.step = step + 1
-            hook.after_run(None, v1.train.SessionRunValues(b"", None, None))
-    assert asked == [True, False, False, True, False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("schedule", "is_reached"),
-    [
-        (NextRun(), False),
-        (NextRun(step=5), True),
-        (NextRun(step=6, time=math.inf), False),
-        (NextRun(step=6, time=time.monotonic()), True),
-    ],
-)
-def test_schedule_is_reached_by_step_or_time(schedule, is_reached):
-    assert schedule.is_reached(5) == is_reached
 
 
 @pytest.fixture
@@ -250,14 +214,6 @@ def test_lines_are_added_and_one_that_was_torn_is_ended_first(tmp_path):
     first, torn, *others = lines(tmp_path)
     assert f"{first}\n{torn}".encode() == whole + whole[:9]
     assert [json.loads(line)["step"] for line in (first, *others)] == [1, 2, 3]
-
-
-def test_failures_of_one_writer_give_one_warning(tmp_path, caplog):
-    (tmp_path / METRICS_FILE).mkdir()
-    optional = OptionalFiles()
-    for step in range(3):
-        append_metrics(str(tmp_path), step, {}, optional)
-    assert caplog.text.count(f"{tmp_path}/{METRICS_FILE} cannot be written: ") == 1
 
 
 def test_link_out_of_the_directory_is_not_written_to(tmp_path, caplog):

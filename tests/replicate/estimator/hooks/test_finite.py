@@ -12,9 +12,7 @@ from replicate.errors import NonFiniteError
 from replicate.estimator.hooks import stock as session_hooks
 from replicate.estimator.hooks.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.graph_ops.finite import watched
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
 
@@ -31,22 +29,6 @@ def test_loss_that_is_not_finite_is_named_with_its_step(graph, bad):
     readings.take(np.array([8.0, bad, 0.0]))
     with pytest.raises(NonFiniteError, match=f"stopped at step 8: the loss my_loss is {bad}"):
         require_finite_loss(readings)
-
-
-def test_loss_of_a_skipped_step_is_only_warned_about(graph, caplog):
-    step = v1.train.create_global_step()
-    loss = v1.placeholder(tf.float32, [], name="my_loss")
-    skipping = NonFiniteSkipping(3)
-    train_op = skipping.count(skipping.judge([watched(loss, "The loss", is_loss=True)]))
-    readings = StepReadings(train_op, loss)
-    readings.begin()
-    with v1.Session() as session:
-        session.run([v1.global_variables_initializer(), step.initializer])
-        for value, skipped in ((np.inf, ["The loss"]), (2.0, []), (np.nan, ["The loss"])):
-            readings.take(session.run(readings.fetch, {loss: value}))
-            assert readings.skipped == skipped
-            require_finite_loss(readings)
-    assert caplog.text.count("Skipped a batch after step 0: The loss is NaN or infinite.") == 2
 
 
 def test_variables_that_are_not_finite_are_named(graph):

@@ -5,7 +5,7 @@ import re
 
 import tensorflow as tf
 
-from replicate.estimator.hooks.profiling import OpCost, ProfileHook, add_costs, cost_table
+from replicate.estimator.hooks.profiling import OpCost, ProfileHook, add_costs
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
@@ -126,13 +126,3 @@ def test_times_of_a_gpu_are_those_of_its_kernels(graph):
         OpCost("known", "NoOp", "GPU:1", 2, 60),
         OpCost("odd", "-", "CPU:0", 2, 0),
     ]
-
-
-def test_table_has_ten_rows_and_shares_of_all():
-    costs = [OpCost(f"op{i}", "Add", "CPU:0", 1, 1000 * i) for i in range(1, 13)]
-    assert cost_table(costs, 1).splitlines()[:3] == [
-        "12 operations took 78.000 ms in 1 steps; the costliest:",
-        "operation  type  device  count  total ms  share",
-        "op12       Add   CPU:0       1    12.000  15.4%",
-    ]
-    assert len(cost_table(costs, 1).splitlines()) == 12

@@ -73,13 +73,6 @@ def test_scheduled_hooks_are_skipped_until_one_is_due(readings):
     assert rarer.told == [(3, None), (6, {"loss": 5.0}), (7, None)]
 
 
-def test_other_hooks_are_called_around_every_step(readings):
-    others, rare = Counting(readings.loss_tensor), Every(readings, 3)
-    run(readings, [others, rare, StopHook(readings, 4)])
-    assert others.seen == [0, 1, 2, 3]
-    assert rare.told == [(3, {"loss": 2.0}), (4, None)]
-
-
 def test_hook_runs_when_other_workers_move_the_step_past_its_schedule(graph):
     step = v1.train.create_global_step()
     readings = StepReadings(v1.assign_add(step, 5).op, tf.constant(1.0))
@@ -142,13 +135,6 @@ def add_failing_queue():
     bad = tf.numpy_function(lambda: np.float32(int("x")), [], tf.float32)
     v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(bad)]))
     return queue
-
-
-def test_error_of_a_queue_runner_is_raised(graph):
-    step = v1.train.create_global_step()
-    readings = StepReadings(v1.assign_add(step, 1).op, add_failing_queue().dequeue())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="invalid literal"):
-        run(readings, [])
 
 
 class Agreement:
@@ -283,14 +269,6 @@ def test_time_after_the_batch_is_no_wait_for_input(graph, monkeypatch, evaluate)
         late = tf.numpy_function(lambda: setattr(host, "now", host.now + 9), [], [])
     readings.take(evaluate((readings.fetch, late))[0])
     assert readings.input_secs == 0.5
-
-
-@pytest.mark.parametrize("batch", [None, np.zeros(3), {}])
-def test_without_a_batch_of_tensors_there_is_no_wait(graph, batch):
-    step = v1.train.create_global_step()
-    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0), batch=batch)
-    read(readings, 2)
-    assert readings.input_secs == 0
 
 
 def test_measuring_the_wait_changes_no_seed():

@@ -3,21 +3,18 @@
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from replicate.errors import ModelDirInUseError
 from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.lease_folder import (
-    clear_work_folder,
     local_path,
     make_folder,
     newest_number,
     read_content,
     remove_folder,
     remove_older,
-    work_folder,
     write_content,
 )
 from replicate.estimator.lease.process_identity import ProcessIdentity, this_process
@@ -141,19 +138,6 @@ def test_numbers_are_found_by_name_only(path):
     assert newest_number(path) == 10
 
 
-def test_one_of_many_gets_a_number(path):
-    barrier = threading.Barrier(8)
-
-    def try_it(name):
-        barrier.wait()
-        return name if make_folder(path, 1, name) else None
-
-    with ThreadPoolExecutor(8) as threads:
-        won = list(filter(None, threads.map(try_it, [bytes([i]) for i in range(8)])))
-    assert [read_content(path, 1)] == won
-    assert os.listdir(path) == ["writer-1.lease"]
-
-
 def test_content_is_overwritten_in_its_place_until_the_lease_is_removed(path):
     make_folder(path, 1, b"longer")
     inode = os.stat(f"{path}/writer-1.lease/lease").st_ino
@@ -177,15 +161,3 @@ def test_older_leases_and_left_over_folders_are_removed(path, tmp_path):
     remove_older(path, 3)
     left = ["writer-2.lease.of-mine", "writer-3.lease", "writer-4.lease"]
     assert sorted(os.listdir(path)) == left
-
-
-def test_the_work_folder_is_cleared(path):
-    make_folder(path, 1, b"x")
-    folder = work_folder(f"{path}/writer-1.lease")
-    os.mkdir(f"{folder}/tree")
-    open(f"{folder}/tree/file", "w").close()
-    open(f"{folder}/file", "w").close()
-    clear_work_folder(path, 1)
-    assert os.listdir(folder) == []
-    clear_work_folder(path, 2)
-    assert read_content(path, 1) == b"x"
