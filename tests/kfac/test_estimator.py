@@ -78,14 +78,6 @@ def test_inverses_are_spread_by_size(build_network, graph):
     assert inversions == {"/device:CPU:0", "/device:CPU:1"}
 
 
-def test_named_devices(build_network):
-    estimator = make(build_network(2), cov_devices=["/cpu:3"], inv_devices=["/cpu:4"])
-    estimator.make_vars()
-    averages = [v for factor in estimator.factors for v in factor.cov_variables]
-    assert {v.device for v in averages} == {"/device:CPU:3"}
-    assert {v.device for v in estimator.inv_variables} == {"/device:CPU:4"}
-
-
 def test_variable_names_do_not_depend_on_towers_and_scopes(build_network):
     estimator = make(build_network(2))
     with v1.variable_scope("somewhere"), v1.name_scope("else"):

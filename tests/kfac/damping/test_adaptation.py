@@ -193,17 +193,6 @@ def test_a_step_is_judged_once(graph, session):
 
 
 @pytest.mark.parametrize("immediately", [True, False])
-def test_skipped_step_is_not_judged(graph, session, immediately):
-    descent = Descent(accepted=False, immediately=immediately)
-    session.run(v1.global_variables_initializer())
-    for _ in range(5):
-        session.run(descent.train)
-    found = session.run(descent.rule.variables)
-    assert found[0] == 1.0
-    assert np.isnan(found[1:]).all()
-
-
-@pytest.mark.parametrize("immediately", [True, False])
 def test_only_the_chief_adapts(graph, session, immediately):
     descent = Descent(is_chief=False, immediately=immediately, calibrate=True)
     session.run(v1.global_variables_initializer())

@@ -33,18 +33,6 @@ def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
 
 
 @pytest.mark.slow
-def test_checkpoint_goes_on_bit_for_bit(either, tmp_path):
-    x, y = either.examples(64)
-    model, other = compiled(either), compiled(either)
-    either.fit(model, x, y)
-    tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "c"))
-    tf.train.Checkpoint(model=other, optimizer=other.optimizer).read(str(tmp_path / "c"))
-    either.fit(model, x, y)
-    either.fit(other, x, y)
-    assert_equal_weights(other, model)
-
-
-@pytest.mark.slow
 def test_backup_and_restore_goes_on_bit_for_bit(either, tmp_path):
     x, y = either.examples(64)
 
