@@ -274,20 +274,6 @@ def test_first_order_statistics_in_empirical_mode(build_network, session, batch)
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_first_order_statistics_do_not_disturb_the_others(build_network, session, batch):
-    network = build_network(1, "float64")
-    estimator = make(network, "exact", compute_params_stats=True, batch_size=12)
-    update = estimator.make_cov_update_op(tf.constant(True))
-    session.run(v1.global_variables_initializer())
-    session.run(update, network.share(batch))
-    found = session.run([factor.cov for factor in estimator.factors])
-    with tf.Graph().as_default(), v1.Session() as other:
-        plain = build_network(1, "float64")
-        expected = averages_after_one_update(plain, other, [batch[0]], [batch[1]], "exact")
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-
 def test_past_keeps_its_weight_without_decay(graph, session):
     _, estimator = make_dense()
     should_decay = v1.placeholder(tf.bool, [])

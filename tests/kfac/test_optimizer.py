@@ -207,6 +207,7 @@ def test_model_chooses_rate_and_momentum(build_network, session, batch):
     for step in range(4):
         session.run(train, network.share(batch))
         losses.append(session.run(network.losses[0], network.share(batch)))
+        assert session.run(optimizer.qmodel_change) < 0  # Of every step.
         if step == 0:
             rate, momentum = session.run(shown)
             assert rate > 0

@@ -9,8 +9,8 @@ import kfac
 NUMBERS = {"learning_rate": 0.05, "damping": 0.02, "invert_every": 3}
 
 
-def compiled(keras, **numbers):
-    model = keras.dense_model()
+def compiled(keras, sizes=(5, 3), **numbers):
+    model = keras.dense_model(sizes)
     model.compile(optimizer=keras.Kfac(**{**NUMBERS, **numbers}), loss=keras.cross_entropy())
     return model
 
@@ -109,20 +109,21 @@ def test_adaptive_needs_no_numbers(either):
 def test_other_ways_take_the_steps_of_the_whole_batch(either):
     """Half batches that accumulate, two replicas, and a loop of a `tf.function`."""
     x, y = either.examples(64)
-    whole = compiled(either, estimation_mode="empirical")
+    settings = {"sizes": (3,), "estimation_mode": "empirical"}
+    whole = compiled(either, **settings)
     either.fit(whole, x, y)
 
-    halves = compiled(either, estimation_mode="empirical", gradient_accumulation_steps=2)
+    halves = compiled(either, **settings, gradient_accumulation_steps=2)
     either.fit(halves, x, y, batch_size=8)
     assert int(halves.optimizer.iterations) == 4
     assert_equal_weights(halves, whole, atol=1e-5)
 
     with tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]).scope():
-        replicas = compiled(either, estimation_mode="empirical")
+        replicas = compiled(either, **settings)
     either.fit(replicas, x, y)
     assert_equal_weights(replicas, whole, atol=1e-5)
 
-    loop, loss_of = either.dense_model(), either.cross_entropy()
+    loop, loss_of = either.dense_model((3,)), either.cross_entropy()
     optimizer = either.Kfac(**NUMBERS, estimation_mode="empirical")
 
     @tf.function

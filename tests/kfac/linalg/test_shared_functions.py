@@ -137,20 +137,16 @@ def test_equal_constants_are_one(graph, session):
     assert first.op.control_inputs == []
     assert not first.name.startswith("some")
     np.testing.assert_array_equal(session.run(first), [1, 1])
+    others = [
+        shared_constant(0, [2], tf.float32),
+        shared_constant(1, [3], tf.float32),
+        shared_constant(1, [2], tf.float64),
+        shared_constant(1, [2], tf.float32, "/cpu:1"),
+    ]
+    assert len({tensor.name for tensor in (first, *others)}) == 5
+    assert "CPU:1" in others[-1].device
     with tf.Graph().as_default() as other:
         assert shared_constant(1, [2], tf.float32).graph is other
-
-
-def test_others_are_not(graph):
-    found = [
-        shared_constant(0, [2], tf.float32),
-        shared_constant(0, [3], tf.float32),
-        shared_constant(0, [2], tf.float64),
-        shared_constant(1, [2], tf.float32),
-        shared_constant(0, [2], tf.float32, "/cpu:1"),
-    ]
-    assert len({tensor.name for tensor in found}) == len(found)
-    assert "CPU:1" in found[-1].device
 
 
 def test_functional_branches_have_their_own(graph):

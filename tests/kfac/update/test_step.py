@@ -104,29 +104,6 @@ def test_adaptation_equals_numpy(build_mlp, session, rows):
     assert len(dampings) > 2
 
 
-def test_the_model_of_every_step_is_kept(build_mlp, rows):
-    """As if every step was judged, where λ stays as it is; a skipped step has none."""
-    spoilt = rows[0].copy()
-    spoilt[2, 1] = np.nan
-    found = []
-    for interval in (1, 5):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(layers=1)
-            steady = {"damping_adaptation_decay": 1.0, "dtype": "float64"}
-            arguments = adapting(network, damping_adaptation_interval=interval, **steady)
-            optimizer = make(network, "qmodel", **arguments)
-            train = network.start(session, optimizer)
-            changes = [session.run(optimizer.qmodel_change)]
-            for features in (rows[0], rows[0], rows[0], spoilt, rows[0]):
-                session.run(train, network.feed([features], [rows[1]]))
-                changes.append(session.run(optimizer.qmodel_change))
-            found.append(changes)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
-    assert np.isnan(found[1][0])
-    assert found[1][3] == found[1][4]
-    assert len(set(found[1][1:])) == 4
-
-
 def test_inverses_see_the_damping_before_the_judgement_of_their_run(
     build_mlp, session, rows, damped_inverses
 ):
