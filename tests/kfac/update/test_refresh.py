@@ -129,6 +129,27 @@ def test_a_step_without_inverses_is_that_of_damped_identity_matrices(
     assert session.run([optimizer.counter, optimizer.skipped_steps]) == [1, 0]
 
 
+def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, session, rows):
+    network = build_mlp()
+    optimizer = by_hand(network, momentum=None)
+    averages, inverses = optimizer.make_vars_and_create_op_thunks()
+    averages, inverses = ([make() for make in thunks] for thunks in (averages, inverses))
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.share(rows)
+    session.run(v1.global_variables_initializer())
+    session.run(averages, feed)
+    session.run(inverses[1:])
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    for move, gradient in zip(found[:2], gradients[:2], strict=True):
+        expected = -0.1 * gradient / kronecker_eigenvalue(1)
+        np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
+    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[2:]])
+    expected = -0.1 * left @ np.vstack(gradients[2:]) @ right
+    np.testing.assert_allclose(np.vstack(found[2:]), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("includes_damping", [True, False])
 def test_a_step_without_inverses_is_judged_by_the_same_matrix(
     build_mlp, session, rows, includes_damping
