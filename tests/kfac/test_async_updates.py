@@ -116,15 +116,14 @@ def test_the_updates_do_not_wait_for_what_a_wrapper_waits_for(graph, session):
         pass
 
 
-def test_started_before_there_are_ops(graph, session):
+def test_what_cannot_be_started_or_made(graph):
     with pytest.raises(ValueError, match="call minimize or apply_gradients before"):
-        Model().optimizer().run_cov_inv_ops(session)
-
-
-def test_bad_number_of_threads(graph):
+        Model().optimizer().run_cov_inv_ops(None)
     for number in (0, 1.5):
         with pytest.raises(ValueError, match=f"num_cov_inv_update_threads={number}.*of threads"):
             kfac.AsyncInvCovUpdateKfacOpt(num_cov_inv_update_threads=number)
+    with pytest.raises(TypeError, match="starts and stops an AsyncInvCovUpdateKfacOpt"):
+        kfac.AsyncUpdateHook(v1.train.GradientDescentOptimizer(0.1)).begin()
 
 
 def test_hook_in_a_monitored_session(graph):
@@ -175,8 +174,3 @@ def test_hook_raises_what_failed_in_the_background(graph):
 
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"The input broke\."):
         train_until_it_breaks()
-
-
-def test_hook_of_another_optimizer(graph):
-    with pytest.raises(TypeError, match="starts and stops an AsyncInvCovUpdateKfacOpt"):
-        kfac.AsyncUpdateHook(v1.train.GradientDescentOptimizer(0.1)).begin()

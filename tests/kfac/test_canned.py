@@ -282,21 +282,17 @@ def test_unknown_losses_are_refused_with_the_way_to_register_them(graph):
         kfac.for_canned(0.1, 0.1)()
 
 
-def test_sums_are_refused(graph):
-    model = one_layer()
-    for model.loss_reduction in ("sum", "weighted_sum"):
-        message = f"'{model.loss_reduction}'.* SUM_OVER_BATCH_SIZE|{model.loss_reduction}"
+def test_sums_and_means_by_weights_are_refused(graph):
+    maker, model = kfac.for_canned(0.1, 0.1), one_layer(weights=WEIGHTS)
+    for reduction, message in (
+        ("sum", "'sum'.* SUM_OVER_BATCH_SIZE|sum"),
+        ("weighted_sum", "weighted_sum"),
+        ("weighted_mean", "'weighted_mean', with weights"),
+        ("weighted_sum_by_nonzero_weights", "'weighted_sum_by_nonzero_weights', with weights"),
+    ):
+        model.loss_reduction = reduction
         with pytest.raises(ValueError, match=message):
-            kfac.for_canned(0.1, 0.1).register(model)
-
-
-@pytest.mark.parametrize("reduction", ["weighted_mean", "weighted_sum_by_nonzero_weights"])
-def test_means_by_weights_are_refused_only_with_weights(reduction, graph):
-    model = one_layer(weights=WEIGHTS)
-    model.loss_reduction = reduction
-    maker = kfac.for_canned(0.1, 0.1)
-    with pytest.raises(ValueError, match=f"'{reduction}', with weights"):
-        maker.register(model)
+            maker.register(model)
     model.losses[0].weights = tf.constant(1.0)
     maker.register(model)
     assert len(kfac.graph_layer_collection().losses) == 1

@@ -1,4 +1,4 @@
-"""Products against matrices that NumPy builds from Jacobians by finite differences."""
+"""Products against matrices of Jacobians and second derivatives."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,26 @@ v1 = tf.compat.v1
 
 RANDOM = np.random.RandomState(0)
 X = RANDOM.randn(5, 2)
-W, TO_CLASSES, TO_NORMAL = RANDOM.randn(2, 3), RANDOM.randn(3, 3), RANDOM.randn(3, 2)
+SHAPES = [(2, 3), (3, 3), (3, 2)]
+THETA, V = RANDOM.randn(2, 21)
 LABELS, VALUES, WEIGHTS = RANDOM.randint(0, 3, 5), RANDOM.randn(5, 1), RANDOM.rand(5)
 CLASSES_COEFF, NORMAL_COEFF = 2.0, 3.0
-SHAPES = [(2, 3), (3, 3), (3, 2)]
-V = [RANDOM.randn(*shape) for shape in SHAPES]
+
+
+def outputs(theta, x):
+    """Logits, mean and variance, each by example."""
+    parts = zip(tf.split(theta, [6, 9, 6]), SHAPES, strict=True)
+    w, to_classes, to_normal = (tf.reshape(part, shape) for part, shape in parts)
+    h = tf.tanh(tf.matmul(tf.constant(x), w))
+    normal = tf.matmul(h, to_normal)
+    return tf.matmul(h, to_classes), normal[:, :1], tf.exp(normal[:, 1:])
+
+
+def total_loss(theta):
+    logits, mean, variance = outputs(theta, X)
+    classes = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=LABELS, logits=logits)
+    normal = (VALUES - mean) ** 2 / (2 * variance) + tf.math.log(2 * np.pi * variance) / 2
+    return tf.reduce_sum(CLASSES_COEFF * classes * WEIGHTS + NORMAL_COEFF * normal[:, 0] * WEIGHTS)
 
 
 def softmax(z):
@@ -23,60 +38,12 @@ def softmax(z):
     return e / e.sum(-1, keepdims=True)
 
 
-def unflatten(theta):
-    ends = np.cumsum([np.prod(shape) for shape in SHAPES])
-    parts = np.split(theta, ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, SHAPES, strict=True)]
-
-
-def flatten(parts):
-    return np.concatenate([np.ravel(part) for part in parts])
-
-
-THETA = flatten([W, TO_CLASSES, TO_NORMAL])
-
-
-def outputs(theta):
-    """Logits, mean and variance, each by example."""
-    w, to_classes, to_normal = unflatten(theta)
-    h = np.tanh(X @ w)
-    normal = h @ to_normal
-    return h @ to_classes, normal[:, :1], np.exp(normal[:, 1:])
-
-
-def numerical_jacobian(function, theta, step):
-    columns = []
-    for i in range(len(theta)):
-        e = step * np.eye(len(theta))[i]
-        columns.append((flatten(function(theta + e)) - flatten(function(theta - e))) / (2 * step))
-    return np.stack(columns, axis=-1)
-
-
-def total_loss(theta):
-    logits, mean, variance = outputs(theta)
-    classes = -np.log(softmax(logits))[np.arange(5), LABELS]
-    normal = (VALUES - mean) ** 2 / (2 * variance) + np.log(2 * np.pi * variance) / 2
-    return CLASSES_COEFF * classes @ WEIGHTS + NORMAL_COEFF * normal[:, 0] @ WEIGHTS
-
-
-def numerical_hessian(theta, step=1e-3):
-    """Of the total loss, to about step⁴."""
-
-    def gradient(t):
-        def first(h):
-            return numerical_jacobian(lambda u: [total_loss(u)], t, h)[0]
-
-        return (4 * first(step / 2) - first(step)) / 3
-
-    return numerical_jacobian(lambda t: [gradient(t)], theta, step)
-
-
-def true_fisher(heads):
-    """Jᵀ c w F J from a numerical Jacobian."""
-    logits, _mean, variance = outputs(THETA)
-    jacobian = (
-        4 * numerical_jacobian(outputs, THETA, 5e-4) - numerical_jacobian(outputs, THETA, 1e-3)
-    ) / 3
+def true_fisher(session, theta, heads):
+    """Jᵀ c w F J from the Jacobian of all outputs."""
+    logits, mean, variance = outputs(theta, X)
+    flat = tf.unstack(tf.concat([tf.reshape(x, [-1]) for x in (logits, mean, variance)], 0))
+    jacobian = tf.stack([v1.gradients(each, theta)[0] for each in flat])
+    jacobian, logits, variance = session.run([jacobian, logits, variance])
     of_outputs = np.zeros([len(jacobian)] * 2)
     for n in range(5):
         p, rows = softmax(logits[n]), slice(3 * n, 3 * n + 3)
@@ -90,77 +57,58 @@ def true_fisher(heads):
     return jacobian.T @ of_outputs @ jacobian
 
 
-def build(towers=1, heads=("classes", "normal")):
-    """Returns a computer for the network `outputs`, with shares of the batch on towers."""
-    collection = kfac.LayerCollection()
-    initial = zip(("w", "to_classes", "to_normal"), (W, TO_CLASSES, TO_NORMAL), strict=True)
-    variables = [v1.get_variable(name, initializer=tf.constant(value)) for name, value in initial]
-    cuts = {1: [], 2: [2]}[towers]
-    for tower, rows in enumerate(np.split(np.arange(5), cuts)):
-        with v1.device(f"/cpu:{tower}"):
-            h = tf.tanh(tf.matmul(tf.constant(X[rows]), variables[0]))
-            logits, normal = tf.matmul(h, variables[1]), tf.matmul(h, variables[2])
+@pytest.fixture
+def build(session):
+    """A function that returns θ and a computer, with shares of the batch on two towers."""
+
+    def build(heads=("classes", "normal")):
+        theta, layers = v1.get_variable("theta", initializer=THETA), kfac.LayerCollection()
+        for tower, rows in enumerate((slice(2), slice(2, 5))):
             common = {"reuse": tower > 0, "weights": tf.constant(WEIGHTS[rows])}
-            if "classes" in heads:
-                targets = tf.constant(LABELS[rows])
-                collection.register_categorical_predictive_distribution(
-                    logits, targets=targets, name="classes", coeff=CLASSES_COEFF, **common
-                )
-            if "normal" in heads:
-                mean, variance, targets = normal[:, :1], tf.exp(normal[:, 1:]), VALUES[rows]
-                collection.register_normal_mean_variance_predictive_distribution(
-                    mean,
-                    variance,
-                    targets=tf.constant(targets),
-                    name="normal",
-                    coeff=NORMAL_COEFF,
-                    **common,
-                )
-    return CurvatureMatrixVectorProductComputer(collection, variables)
+            with v1.device(f"/cpu:{tower}"):
+                logits, mean, variance = outputs(theta, X[rows])
+                if "classes" in heads:
+                    of_classes = {"targets": tf.constant(LABELS[rows]), "coeff": CLASSES_COEFF}
+                    layers.register_categorical_predictive_distribution(
+                        logits, name="classes", **of_classes, **common
+                    )
+                if "normal" in heads:
+                    of_normal = {"targets": tf.constant(VALUES[rows]), "coeff": NORMAL_COEFF}
+                    layers.register_normal_mean_variance_predictive_distribution(
+                        mean, variance, name="normal", **of_normal, **common
+                    )
+        session.run(theta.initializer)
+        return theta, CurvatureMatrixVectorProductComputer(layers, [theta])
 
-
-def run(session, tensors):
-    session.run(v1.global_variables_initializer())
-    return session.run(tensors)
-
-
-def constants(arrays):
-    return [tf.constant(array) for array in arrays]
+    return build
 
 
 @pytest.mark.parametrize(
     ("kind", "heads"), [("fisher", ("classes", "normal")), ("ggn", ("classes",))]
 )
-def test_products_and_factors(graph, session, kind, heads):
-    computer = build(towers=2, heads=heads)
-    product = getattr(computer, f"multiply_{kind}")(constants(V))
-    inner = getattr(computer, f"multiply_{kind}_factor_transpose")(constants(V))
+def test_products_and_factors(build, session, kind, heads):
+    theta, computer = build(heads)
+    product = getattr(computer, f"multiply_{kind}")([tf.constant(V)])
+    inner = getattr(computer, f"multiply_{kind}_factor_transpose")([tf.constant(V)])
     twice = getattr(computer, f"multiply_{kind}_factor")(inner)
-    expected = true_fisher(heads) @ flatten(V)
-    for found in run(session, [product, twice]):
-        np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
+    expected = true_fisher(session, theta, heads) @ V
+    for (found,) in session.run([product, twice]):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-def test_hessian(graph, session):
-    product = run(session, build(towers=2).multiply_hessian(constants(V)))
-    expected = numerical_hessian(THETA) @ flatten(V)
-    np.testing.assert_allclose(flatten(product), expected, rtol=1e-5, atol=1e-5)
+def test_hessian(build, session):
+    theta, computer = build()
+    (found,), (hessian,) = session.run(
+        [computer.multiply_hessian([tf.constant(V)]), v1.hessians(total_loss(theta), theta)]
+    )
+    np.testing.assert_allclose(found, hessian @ V, rtol=1e-8, atol=1e-9)
 
 
-def test_factor_and_its_transpose_are_adjoint(graph, session):
-    computer = build(2)
-    inner = constants([RANDOM.randn(*s) for s in computer.fisher_factor_inner_static_shapes])
-    forward = computer.multiply_fisher_factor(inner)
-    backward = computer.multiply_fisher_factor_transpose(constants(V))
-    forward, backward, inner = run(session, [forward, backward, inner])
-    np.testing.assert_allclose(flatten(forward) @ flatten(V), flatten(inner) @ flatten(backward))
-
-
-def test_inner_shapes(graph, session):
-    computer = build(2)
+def test_inner_shapes(build, session):
+    _, computer = build()
     static = [shape.as_list() for shape in computer.fisher_factor_inner_static_shapes]
     assert static == [[2, 3], [3, 3], [2, 2], [3, 2]]
-    found = run(session, computer.fisher_factor_inner_shapes)
+    found = session.run(computer.fisher_factor_inner_shapes)
     assert [list(shape) for shape in found] == static
     computer = CurvatureMatrixVectorProductComputer(one_loss(tf.zeros([4, 3])), [])
     assert [shape.as_list() for shape in computer.ggn_factor_inner_static_shapes] == [[4, 3]]

@@ -78,14 +78,6 @@ def test_inverses_are_spread_by_size(build_network, graph):
     assert inversions == {"/device:CPU:0", "/device:CPU:1"}
 
 
-def test_named_devices(build_network):
-    estimator = make(build_network(2), cov_devices=["/cpu:3"], inv_devices=["/cpu:4"])
-    estimator.make_vars()
-    averages = [v for factor in estimator.factors for v in factor.cov_variables]
-    assert {v.device for v in averages} == {"/device:CPU:3"}
-    assert {v.device for v in estimator.inv_variables} == {"/device:CPU:4"}
-
-
 def test_variable_names_do_not_depend_on_towers_and_scopes(build_network):
     estimator = make(build_network(2))
     with v1.variable_scope("somewhere"), v1.name_scope("else"):
@@ -278,20 +270,6 @@ def test_first_order_statistics_in_empirical_mode(build_network, session, batch)
     session.run(v1.global_variables_initializer())
     feed = network.share(batch)
     found, expected = session.run([estimator.params_stats, expected], feed)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-
-def test_first_order_statistics_do_not_disturb_the_others(build_network, session, batch):
-    network = build_network(1, "float64")
-    estimator = make(network, "exact", compute_params_stats=True, batch_size=12)
-    update = estimator.make_cov_update_op(tf.constant(True))
-    session.run(v1.global_variables_initializer())
-    session.run(update, network.share(batch))
-    found = session.run([factor.cov for factor in estimator.factors])
-    with tf.Graph().as_default(), v1.Session() as other:
-        plain = build_network(1, "float64")
-        expected = averages_after_one_update(plain, other, [batch[0]], [batch[1]], "exact")
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 

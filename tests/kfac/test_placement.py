@@ -118,21 +118,12 @@ def test_with_named_devices_each_cost_is_balanced_apart(named):
     assert [place.compute for place in found.inv] == ["b", "a", "b"]
 
 
-def test_products_are_where_the_costliest_inverse_is():
-    found = placement.place_by_cost(
-        PlacementCosts(cov=[1] * 4, inv=[1, 9, 4, 1], blocks=[[0, 1], [2, 3]], inv_bytes=[1] * 4),
-        devices(layers=["/cpu:0", "/cpu:1"]),
-    )
-    assert found.trans == ["/cpu:0", "/cpu:1"]
-
-
-def test_products_on_named_devices_are_balanced():
-    blocks = [[0, 1], [2, 3], [3]]
-    found = placement.place_by_cost(
-        PlacementCosts(cov=[5, 5, 3, 4], inv=[1] * 4, blocks=blocks, inv_bytes=[1] * 4),
-        devices(trans=["a", "b"]),
-    )
-    assert found.trans == ["a", "b", "b"]
+def test_products_are_where_the_costliest_inverse_is_or_balanced_on_named_devices():
+    costs = PlacementCosts([5, 5, 3, 4], [1, 9, 4, 1], [[0, 1], [2, 3], [3]], [1] * 4)
+    found = placement.place_by_cost(costs, devices(layers=["/cpu:0", "/cpu:1"]))
+    assert found.trans == [found.inv[index].compute for index in (1, 2, 3)]
+    assert len(set(found.trans)) == 2
+    assert placement.place_by_cost(costs, devices(trans=["a", "b"])).trans == ["a", "b", "b"]
 
 
 WORKER = "/job:worker/task:1/device:GPU:0"

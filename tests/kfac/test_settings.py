@@ -46,24 +46,20 @@ def test_numbers_tensors_and_variables_are_returned_as_they_are(graph):
         assert schedules.current(value) is value
 
 
-def test_function_is_called_at_first_use_and_once(graph):
+def test_function_is_called_at_first_use_and_once_also_in_a_branch(graph, session):
     calls = []
 
     def schedule():
         calls.append(1)
-        return tf.constant(0.1)
+        return tf.constant(0.5)
 
     rate = schedules.called_once(schedule)
     assert calls == []
-    assert schedules.current(rate) is schedules.current(rate)
-    assert calls == [1]
-
-
-def test_function_may_be_used_first_in_a_branch(graph, session):
-    rate = schedules.called_once(lambda: tf.constant(0.5))
     condition = v1.placeholder_with_default(True, [])
     inside = tf.cond(condition, lambda: 2 * schedules.current(rate), lambda: 0.0)
     assert session.run([inside, schedules.current(rate)]) == [1.0, 0.5]
+    assert schedules.current(rate) is schedules.current(rate)
+    assert calls == [1]
 
 
 @pytest.mark.parametrize("period", [3, lambda: tf.constant(3)])

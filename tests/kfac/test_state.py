@@ -112,11 +112,15 @@ def test_branch_reads_after_the_control_dependencies(graph, session, use_resourc
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_what_was_read_does_not_change_with_the_variable(graph, session, use_resource):
     variable = v1.Variable(0, use_resource=use_resource)
+    wanted = v1.placeholder_with_default(tf.constant(True), [])
     before = state.read(variable)
     with v1.control_dependencies([state.assign_all([state.Assignment(variable, before + 1)])]):
         later = 1 * before
+        branch = state.value_if(wanted, lambda: 2 * state.read(variable), tf.constant(-1))
     session.run(v1.global_variables_initializer())
-    assert session.run([before, later]) == [0, 0]
+    assert session.run([before, later, branch]) == [0, 0, 2]
+    assert session.run(branch, {wanted: False}) == -1
+    assert session.run(branch) == 6
 
 
 def test_initial_values_and_zeros_that_are_not_kept(graph, session, largest_constant):
@@ -141,17 +145,6 @@ def test_variables_begin_with_the_same_zeros_and_change_alone(graph, session):
     session.run(first.assign_add(ones))
     found = session.run([first, second])
     np.testing.assert_array_equal(found, np.stack([np.full([30, 40], 2), np.zeros([30, 40])]))
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_value_that_is_not_always_wanted(graph, session, use_resource):
-    source = v1.Variable(0, dtype=tf.int64, use_resource=use_resource)
-    wanted = v1.placeholder_with_default(tf.constant(True), [])
-    with v1.control_dependencies([state.assign_all([state.Assignment(source, source + 1)])]):
-        value = state.value_if(wanted, lambda: 2 * state.read(source), tf.constant(-1, tf.int64))
-    session.run(v1.global_variables_initializer())
-    assert [session.run(value), session.run(value, {wanted: False})] == [2, -1]
-    assert session.run(value) == 6
 
 
 def test_what_is_asked_of_a_read_value_waits_for_the_read(graph, session):

@@ -69,21 +69,3 @@ def test_updates_of_single_factors_run_whatever_is_due(build_mlp, session, rows)
         [optimizer.factors[0].batch_statistic(), optimizer.factors[0].cov], feed
     )
     np.testing.assert_allclose(value, statistic, rtol=1e-12)
-
-
-def test_averages_are_those_of_a_pass_that_always_runs(build_mlp, rows):
-    found = []
-    for registers_early in (False, True):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp()
-            optimizer = make(network)
-            if registers_early:
-                optimizer.make_vars_and_create_op_thunks()
-            train = optimizer.minimize(network.losses[0])
-            session.run(v1.global_variables_initializer())
-            for _ in range(3):
-                session.run(train, network.share(rows))
-            found.append(
-                session.run([network.variables, [f.cov_variables for f in optimizer.factors]])
-            )
-    tf.nest.map_structure(np.testing.assert_array_equal, *found)

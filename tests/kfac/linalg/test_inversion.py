@@ -96,15 +96,3 @@ def test_large_matrices_of_one_size_share_their_operations(evaluate):
         assert len(graph.get_operations()) < 20
         np.testing.assert_allclose(first @ matrix, np.eye(size), atol=1e-4)
         np.testing.assert_array_equal(first, 4 * second)
-
-
-@pytest.mark.broad
-def test_halves_of_a_large_matrix_share_their_operations():
-    size = 4 * LARGEST_BLOCK
-    matrix = conditioned(size, 10.0, "float32")
-    with tf.Graph().as_default() as graph, v1.Session() as session:
-        inverse = session.run(by_cholesky(tf.constant(matrix), None))
-    functions = graph.as_graph_def().library.function
-    # Of four diagonal blocks; the functions of both halves are one.
-    assert sum(node.op == "Cholesky" for each in functions for node in each.node_def) == 2
-    np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-4)

@@ -135,11 +135,6 @@ def test_products_of_operators(graph, session, kind, transpose):
     np.testing.assert_array_equal(session.run(operator.to_dense()), matrix)
 
 
-def test_part_of_a_diagonal(graph, session):
-    part = DiagonalOperator(tf.constant(DIAGONAL)).take(tf.constant([2, 2, 0]))
-    np.testing.assert_array_equal(session.run(part.to_dense()), np.diag([3.0, 3.0, 1.0]))
-
-
 @pytest.mark.parametrize("size", [1, 6, 7])
 def test_unpacking_gives_the_packed_matrix_and_sum(graph, session, size):
     matrix = np.random.RandomState(0).randn(size, size)

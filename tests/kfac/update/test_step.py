@@ -43,21 +43,13 @@ def assert_equal(one, other, atol=0.0):
 # Towers.
 
 
-@pytest.mark.parametrize(
-    ("momentum_type", "dtype", "atol"),
-    [
-        ("qmodel", "float64", 1e-11),
-        pytest.param("regular", "float32", 5e-6, marks=pytest.mark.broad),
-    ],
-)
-def test_three_towers_equal_one(build_mlp, rows, momentum_type, dtype, atol):
+def test_three_towers_equal_one(build_mlp, rows):
     """Weights and velocities, and ρ and Δq, which depend on the losses of all towers."""
     states = []
     for towers in (1, 3):
         with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(towers, dtype, layers=1)
-            arguments = adapting(network, dtype=dtype)
-            optimizer = make(network, momentum_type, **arguments)
+            network = build_mlp(towers, layers=1)
+            optimizer = make(network, "qmodel", **adapting(network, dtype="float64"))
             for batch in zip(network.features, network.labels, strict=True):
                 optimizer.add_tower_batch(batch)
             train = optimizer.apply_gradients(network.mean_gradients(optimizer))
@@ -71,7 +63,7 @@ def test_three_towers_equal_one(build_mlp, rows, momentum_type, dtype, atol):
     curvature = ("/input/", "/output/")  # Inverses are large; the weights show what they do.
     seen = [{k: v for k, v in s.items() if not any(c in k for c in curvature)} for s in states]
     assert len(seen[0]) > 10
-    assert_equal(*seen, atol=atol)
+    assert_equal(*seen, atol=1e-11)
 
 
 # Adaptation.
@@ -110,48 +102,6 @@ def test_adaptation_equals_numpy(build_mlp, session, rows):
         assert session.run(optimizer.damping) == pytest.approx(damping, rel=1e-12)
         dampings.add(round(damping, 9))
     assert len(dampings) > 2
-
-
-def test_the_model_of_every_step_is_kept(build_mlp, rows):
-    """As if every step was judged, where λ stays as it is; a skipped step has none."""
-    spoilt = rows[0].copy()
-    spoilt[2, 1] = np.nan
-    found = []
-    for interval in (1, 5):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(layers=1)
-            steady = {"damping_adaptation_decay": 1.0, "dtype": "float64"}
-            arguments = adapting(network, damping_adaptation_interval=interval, **steady)
-            optimizer = make(network, "qmodel", **arguments)
-            train = network.start(session, optimizer)
-            changes = [session.run(optimizer.qmodel_change)]
-            for features in (rows[0], rows[0], rows[0], spoilt, rows[0]):
-                session.run(train, network.feed([features], [rows[1]]))
-                changes.append(session.run(optimizer.qmodel_change))
-            found.append(changes)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
-    assert np.isnan(found[1][0])
-    assert found[1][3] == found[1][4]
-    assert len(set(found[1][1:])) == 4
-
-
-def test_what_of_the_damping_counts_in_the_model(build_mlp, rows):
-    """The change that is foretold with all of λ = 0.3, less that with l2_reg = 0.1 of it."""
-    changes = []
-    for include in (True, False):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(layers=1)
-            arguments = adapting(network, damping_adaptation_interval=1, l2_reg=0.1)
-            optimizer = make(
-                network, "regular", include_damping_in_qmodel_change=include, **arguments
-            )
-            train = network.start(session, optimizer)
-            before = session.run(network.variables)
-            session.run(train, network.share(rows))
-            after, change = session.run([network.variables, optimizer.qmodel_change])
-            size = sum(np.sum((new - old) ** 2) for new, old in zip(after, before, strict=True))
-            changes.append(change)
-    assert changes[0] - changes[1] == pytest.approx(0.5 * (0.3 - 0.1) * size, rel=1e-4)
 
 
 def test_inverses_see_the_damping_before_the_judgement_of_their_run(
@@ -246,29 +196,6 @@ def test_non_finite_step_changes_nothing(
         assert name not in moved or (value != before[name]).any()
 
 
-def test_resume_in_the_middle_of_an_adaptation(build_mlp, session, rows, tmp_path):
-    """Step 2 leaves its judgement to step 3, which another session makes."""
-    network = build_mlp(layers=1)
-    arguments = adapting(network, update_damping_immediately=False)
-    train = make(network, "qmodel", **arguments).minimize(network.losses[0])
-    feed, saver = network.share(rows), v1.train.Saver()
-    session.run(v1.global_variables_initializer())
-    for _ in range(2):
-        session.run(train, feed)
-    path = saver.save(session, str(tmp_path / "model.ckpt"))
-    saved = state_of(session)
-    assert np.isfinite(saved["kfac/prev_loss"])
-    assert np.isnan(saved["kfac/rho"])
-    with v1.Session() as another:
-        saver.restore(another, path)
-        for each in (session, another):
-            for _ in range(3):
-                each.run(train, feed)
-        whole, resumed = state_of(session), state_of(another)
-    assert np.isfinite(whole["kfac/rho"])
-    assert_equal(whole, resumed)
-
-
 # Rows of tables.
 
 
@@ -298,18 +225,12 @@ def embedding(sparse_momentum, rows=50, **kwargs):
     return table, optimizer, optimizer.compute_gradients(loss)
 
 
-@pytest.mark.parametrize(
-    ("momentum_type", "norm_constraint"),
-    [("regular", 1e-3), pytest.param("adam", None, marks=pytest.mark.broad)],
-)
-def test_rows_of_a_table_stay_rows(momentum_type, norm_constraint):
+def test_rows_of_a_table_stay_rows():
     """Without momentum nothing of the table's size is computed, and the step is the same."""
     found = []
     for sparse in (True, False):
         with tf.Graph().as_default() as graph, v1.Session() as session:
-            table, optimizer, pairs = embedding(
-                None, momentum_type=momentum_type, norm_constraint=norm_constraint
-            )
+            table, optimizer, pairs = embedding(None, momentum_type="regular", norm_constraint=1e-3)
             assert isinstance(pairs[0][0], tf.IndexedSlices)
             if not sparse:
                 pairs[0] = (tf.convert_to_tensor(pairs[0][0]), table)
@@ -335,11 +256,8 @@ def test_rows_of_a_table_stay_rows(momentum_type, norm_constraint):
     assert changed.nonzero()[0].tolist() == [4, 7, 9]
 
 
-@pytest.mark.parametrize("momentum_type", ["regular", "qmodel_fixedmu"])
-def test_momentum_makes_rows_dense(session, graph, momentum_type):
-    table, optimizer, pairs = embedding(
-        0.5, **{"momentum_type": momentum_type, **TYPES[momentum_type]}
-    )
+def test_momentum_makes_rows_dense(session, graph):
+    table, optimizer, pairs = embedding(0.5, momentum_type="qmodel_fixedmu", learning_rate=None)
     train = optimizer.apply_gradients(pairs)
     session.run(v1.global_variables_initializer())
     for _ in range(3):

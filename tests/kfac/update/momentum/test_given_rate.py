@@ -14,24 +14,19 @@ from kfac.update.momentum.given_rate import norm_constraint_coefficient
 v1 = tf.compat.v1
 
 
-def test_velocities_are_preconditioned(run_step, gradients, velocities, damped, quadratic_change):
-    raw, rate, new, change = run_step(RegularMomentum(0.2, 0.9, None, 0.1))
+@pytest.mark.parametrize("kind", [RegularMomentum, AdamMomentum])
+def test_velocities_and_change(run_step, gradients, velocities, damped, quadratic_change, kind):
+    """Velocities are preconditioned, or of Adam's kind are gradients, and preconditioned later."""
+    raw, rate, new, change = run_step(kind(0.2, 0.9, None, 0.1))
+    is_regular, update = kind is RegularMomentum, []
     for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
-        np.testing.assert_allclose(n, 0.9 * v + g / m, rtol=1e-14)
-        np.testing.assert_allclose(r, n + 0.1, rtol=1e-14)
+        np.testing.assert_allclose(n, 0.9 * v + (g / m if is_regular else g), rtol=1e-14)
+        step = n if is_regular else n / m
+        np.testing.assert_allclose(r, step + 0.1, rtol=1e-14)
+        update.append(-0.2 * step)
     assert rate == 0.2
-    update = [-0.2 * n for n in new]
-    assert change == pytest.approx(quadratic_change(update, surplus=0.4), rel=1e-12)
-
-
-def test_velocities_are_gradients(run_step, gradients, velocities, damped, quadratic_change):
-    raw, rate, new, change = run_step(AdamMomentum(0.2, 0.9, None, 0.1))
-    for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
-        np.testing.assert_allclose(n, 0.9 * v + g, rtol=1e-14)
-        np.testing.assert_allclose(r, n / m + 0.1, rtol=1e-14)
-    assert rate == 0.2
-    update = [-0.2 * n / m for n, m in zip(new, damped, strict=True)]
-    assert change == pytest.approx(quadratic_change(update), rel=1e-12)
+    surplus = 0.4 if is_regular else 0.0
+    assert change == pytest.approx(quadratic_change(update, surplus), rel=1e-12)
 
 
 def test_without_momentum_there_are_no_velocities(inputs, session, damped, gradients):
@@ -108,7 +103,6 @@ CHOSEN = changed(learning_rate=None, momentum=None)
         ("qmodel", changed(CHOSEN, update_rescale=0), r"qmodel_update_rescale=0. It must be > 0"),
         ("regular", CHOSEN, r"learning_rate=None with momentum_type='regular'. Pass a number"),
         ("adam", changed(update_rescale=1.0), r"qmodel_update_rescale=1.0 does not go with"),
-        ("qmodel", changed(CHOSEN, momentum=0.9), r"momentum=0.9 does not go with .*'qmodel'"),
         ("qmodel", changed(CHOSEN, learning_rate=1), r"learning_rate=1 does not go with .*qmodel"),
         ("qmodel", changed(CHOSEN, norm_constraint=1), r"norm_constraint=1 does not go with"),
         ("qmodel_fixedmu", GIVEN, r"learning_rate=0.1 does not go with .*'qmodel_fixedmu'"),
