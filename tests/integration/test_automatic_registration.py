@@ -225,7 +225,7 @@ needs_tf_keras = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("styles", "environment"),
     [
-        pytest.param(["keras"], {}, id="keras"),
+        pytest.param(["keras"], {}, id="keras", marks=pytest.mark.broad),
         # On TensorFlow 2.15 the other one is of Keras 2.
         pytest.param(
             ["keras", "tf_layers"], LEGACY, id="tf_keras", marks=[needs_tf_keras, pytest.mark.broad]

@@ -3,6 +3,7 @@
 Each worker is a thread with a graph and a session of its own; the parameters are on a server.
 """
 
+import contextlib
 import os
 import signal
 import threading
@@ -190,41 +191,6 @@ def test_deployment_config_of_a_cluster_equals_one_process(cluster, one_process)
     assert_close(found, {name: one_process[name] for name in found})
 
 
-@pytest.mark.broad
-def test_kfac_in_synchronous_training_learns_and_ends(cluster, tmp_path):
-    rows = np.random.RandomState(1).randn(40, 3).astype(np.float32)
-    truth = np.array([[1.0], [-2.0], [3.0]], np.float32)
-
-    def model_fn(features, labels, mode, config):
-        weights = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer())
-        outputs = tf.matmul(features, weights)
-        loss = tf.reduce_mean(tf.square(outputs - labels))
-        layers = kfac.graph_layer_collection()
-        layers.register_fully_connected(weights, features, outputs)
-        layers.register_normal_predictive_distribution(outputs, name="outputs")
-        optimizer = replicate.TowerOptimizer(
-            lambda: v1.train.SyncReplicasOptimizer(
-                kfac.PeriodicInvCovUpdateKfacOpt(
-                    learning_rate=0.2, damping=0.1, layer_collection=layers, momentum=0.5
-                ),
-                replicas_to_aggregate=2,
-            )
-        )
-        train_op = optimizer.minimize(loss, v1.train.get_global_step())
-        hook = optimizer.wrapped.make_session_run_hook(config.is_chief)
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
-
-    def train(role):
-        replicated = replicate.replicate_model_fn(model_fn, devices=TOWERS)
-        estimator = make_estimator(replicated, tmp_path, cluster=role)
-        estimator.train(lambda: repeated(rows, rows @ truth), max_steps=24)
-
-    at_once(train, cluster.roles)
-    found = values(make_estimator(model_fn, tmp_path))
-    assert found["global_step"] == 24
-    np.testing.assert_allclose(found["w"], truth, atol=0.2)
-
-
 def test_signal_ends_a_chief_that_waits_for_a_worker(cluster, tmp_path):
     steps = threading.Event()
 
@@ -307,15 +273,9 @@ def test_step_of_a_worker_leaves_the_copies_of_another(cluster):
     assert others == [0.25 * before[0] + 5 * one.ROWS.mean()]
 
 
-# Closing a session cancels the thread that waits for gradients, which TensorFlow lets show.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_training_goes_on_while_a_surplus_worker_restarts(cluster):
-    """Were its local step that of all, set to 0, it would make the gradients of others stale."""
-
-    def sync():
-        return v1.train.SyncReplicasOptimizer(descent(), 1, 1)
-
-    chief, surplus = (Worker(index, cluster.targets[index], sync) for index in (0, 1))
+@contextlib.contextmanager
+def synchronous(chief):
+    """A session of the chief, whose thread makes a step whenever there are enough gradients."""
     with chief.session() as session:
         session.run(chief.init)
         session.run(chief.local_init)
@@ -323,12 +283,46 @@ def test_training_goes_on_while_a_surplus_worker_restarts(cluster):
         coord = v1.train.Coordinator()
         runner = chief.optimizer.wrapped.get_chief_queue_runner()
         runner.create_threads(session, coord, daemon=True, start=True)
+        yield session
+        coord.request_stop()
+
+
+# Closing a session cancels the thread that waits for gradients, which TensorFlow lets show.
+cancels = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+SOON = v1.RunOptions(timeout_in_ms=20_000)
+
+
+@cancels
+def test_training_goes_on_while_a_surplus_worker_restarts(cluster):
+    """Were its local step that of all, set to 0, it would make the gradients of others stale."""
+
+    def sync():
+        return v1.train.SyncReplicasOptimizer(descent(), 1, 1)
+
+    chief, surplus = (Worker(index, cluster.targets[index], sync) for index in (0, 1))
+    with synchronous(chief) as session:
         for _ in range(5):
-            session.run(chief.train_op, options=v1.RunOptions(timeout_in_ms=20_000))
+            session.run(chief.train_op, options=SOON)
             with surplus.session() as restarted:
                 restarted.run(surplus.local_init)
         assert session.run(chief.step) == 5
-        coord.request_stop()
+
+
+@cancels
+def test_step_does_not_wait_for_a_backup_worker_and_drops_its_late_gradient(cluster):
+    def sync():
+        return v1.train.SyncReplicasOptimizer(
+            descent(), replicas_to_aggregate=1, total_num_replicas=2
+        )
+
+    chief, late = (Worker(index, cluster.targets[index], sync) for index in (0, 1))
+    with synchronous(chief) as session, late.session() as late_session:
+        late_session.run(late.local_init)
+        session.run(chief.train_op, options=SOON)
+        late_session.run(late.train_op, options=SOON)
+        assert session.run(chief.step) == 1
+        [weight] = session.run(chief.graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES))
+        assert weight == pytest.approx(1 - 0.1 * chief.ROWS.mean())
 
 
 @pytest.mark.parametrize("towers", [0, 2])

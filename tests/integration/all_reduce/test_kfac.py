@@ -64,12 +64,15 @@ def model(
     "settings",
     [
         {"adapts": True, "momentum": "qmodel"},  # ρ divides by a small difference: no float32.
-        {
-            "kind": np.float32,
-            "spread_inverses": True,
-            "spread_first_inverses": True,
-            "invert_every": 3,
-        },
+        pytest.param(
+            {
+                "kind": np.float32,
+                "spread_inverses": True,
+                "spread_first_inverses": True,
+                "invert_every": 3,
+            },
+            marks=pytest.mark.broad,
+        ),
         pytest.param({"adapts": True}, marks=pytest.mark.broad),
     ],
     ids=" ".join,
