@@ -1,5 +1,7 @@
 """Functions, updates, constants and numbers that all layers of a graph share."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,14 +13,17 @@ from kfac.linalg.shared_updates import SharedUpdate
 
 v1 = tf.compat.v1
 
-SUM_AND_PRODUCT = SharedFunction(
-    lambda x, y: (x + y, tf.matmul(x, y)), [tf.TensorSpec([2, 2], tf.float32)] * 2
-)
+
+@functools.cache
+def sum_and_product():
+    return SharedFunction(
+        lambda x, y: (x + y, tf.matmul(x, y)), [tf.TensorSpec([2, 2], tf.float32)] * 2
+    )
 
 
 def test_results_and_their_shapes(graph, session):
     x = v1.placeholder(tf.float32, [None, None])
-    total, product = SUM_AND_PRODUCT(x, tf.eye(2))
+    total, product = sum_and_product()(x, tf.eye(2))
     assert total.shape == product.shape == tf.TensorShape([2, 2])
     (unknown,) = SharedFunction(tf.transpose, [tf.TensorSpec([None, 2], tf.float32)])(x)
     assert (unknown.dtype, unknown.shape.as_list()) == (tf.float32, [2, None])
@@ -33,8 +38,8 @@ def test_all_graphs_call_one_function_without_devices():
         with tf.Graph().as_default() as graph, v1.device(device):
             before = tf.constant(1.0)
             with v1.control_dependencies([before]):
-                SUM_AND_PRODUCT(tf.eye(2), tf.eye(2))
-                SUM_AND_PRODUCT(tf.eye(2), tf.eye(2))
+                sum_and_product()(tf.eye(2), tf.eye(2))
+                sum_and_product()(tf.eye(2), tf.eye(2))
         definition = graph.as_graph_def()
         names |= {node.attr["f"].func.name for node in definition.node if "f" in node.attr}
         (function,) = definition.library.function
@@ -45,7 +50,7 @@ def test_all_graphs_call_one_function_without_devices():
 def test_calls_in_branches_and_in_functional_loops(graph, session):
     wanted = v1.placeholder(tf.bool, [])
     ones = tf.ones([2, 2])
-    branch = tf.cond(wanted, lambda: SUM_AND_PRODUCT(ones, ones)[1], lambda: ones)
+    branch = tf.cond(wanted, lambda: sum_and_product()(ones, ones)[1], lambda: ones)
     loop = tf.while_loop(lambda _: True, doubled, [ones], maximum_iterations=3)
     assert session.run(branch, {wanted: True})[0, 0] == 2
     assert session.run(branch, {wanted: False})[0, 0] == 1
@@ -53,15 +58,14 @@ def test_calls_in_branches_and_in_functional_loops(graph, session):
 
 
 def doubled(x):
-    return SUM_AND_PRODUCT(x, x)[0]
+    return sum_and_product()(x, x)[0]
 
 
-WEIGHTED = reading_function(
-    lambda w, b, x: w * x + b,
-    [tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)],
-    [tf.TensorSpec([], tf.float32)],
-    name="weighted",
-)
+@functools.cache
+def weighted():
+    scalar = tf.TensorSpec([], tf.float32)
+    variables = [tf.TensorSpec([None], tf.float32), scalar]
+    return reading_function(lambda w, b, x: w * x + b, variables, [scalar], name="weighted")
 
 
 def variable(value):
@@ -71,14 +75,14 @@ def variable(value):
 def test_variables_are_read_when_a_function_runs(graph, session):
     w, b, x = variable([1.0, 2.0]), variable(0.5), v1.placeholder(tf.float32, [])
     with v1.control_dependencies([v1.assign(b, 1.5).op]):
-        (found,) = WEIGHTED(w.handle, b.handle, x)
+        (found,) = weighted()(w.handle, b.handle, x)
     session.run(v1.global_variables_initializer())
     np.testing.assert_array_equal(session.run(found, {x: 3.0}), [4.5, 7.5])
 
 
 def test_variables_of_all_sizes_share_a_function(graph, session):
     b = variable(0.0)
-    calls = [WEIGHTED(variable(range(n)).handle, b.handle, tf.constant(2.0)) for n in (2, 4)]
+    calls = [weighted()(variable(range(n)).handle, b.handle, tf.constant(2.0)) for n in (2, 4)]
     session.run(v1.global_variables_initializer())
     assert [found.tolist() for (found,) in session.run(calls)] == [[0, 2], [0, 2, 4, 6]]
     assert len(graph.as_graph_def().library.function) == 1
@@ -92,7 +96,9 @@ def add_twice(variable, other, value):
     tf.raw_ops.AssignAddVariableOp(resource=other, value=read)
 
 
-UPDATE = SharedUpdate(add_twice, 2, [tf.TensorSpec(None, tf.float32)], name="add_twice")
+@functools.cache
+def shared_update():
+    return SharedUpdate(add_twice, 2, [tf.TensorSpec(None, tf.float32)], name="add_twice")
 
 
 def make_variables(shape, device=""):
@@ -102,7 +108,10 @@ def make_variables(shape, device=""):
 
 def test_reads_and_changes_happen_in_order(graph, session):
     variables, matrices = make_variables([2]), make_variables([2, 2])
-    updates = [UPDATE(variables, tf.constant([1.0, 2.0])), UPDATE(matrices, tf.eye(2))]
+    updates = [
+        shared_update()(variables, tf.constant([1.0, 2.0])),
+        shared_update()(matrices, tf.eye(2)),
+    ]
     session.run(v1.global_variables_initializer())
     for _ in range(2):
         session.run(updates)
@@ -114,7 +123,7 @@ def test_reads_and_changes_happen_in_order(graph, session):
 def test_it_runs_where_the_first_variable_is(graph):
     variables = make_variables([], "/job:ps/task:1/cpu:0")
     with v1.device("/job:worker/task:0/cpu:0"):
-        update = UPDATE(variables, tf.constant(1.0))
+        update = shared_update()(variables, tf.constant(1.0))
     assert (update.name, update.device) == ("add_twice", "/job:ps/task:1/device:CPU:0")
 
 
