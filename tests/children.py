@@ -9,9 +9,11 @@ A module that takes a child beyond `LIMITS` fails the run. The largest figures o
 printed at the end.
 """
 
+import importlib.util
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 import warnings
@@ -39,6 +41,7 @@ class Usage(NamedTuple):
 LIMITS = Usage(1200, 300)
 # A child that has this after a test runs no further one.
 GROWN = Usage(850, 120)
+PRELOADED = "keras", "tf_keras"
 # Seconds that a test may take beyond its own limit, which the child enforces.
 GRACE_SECS = 60
 
@@ -188,6 +191,12 @@ class Worker:
         self._module, self._used = None, Usage(0, 0)
         self._owner = os.getpid()
         self.largest = {}
+
+    def pytest_collection(self):
+        """Imports what each child that needs it would otherwise import anew, for seconds."""
+        for name in PRELOADED if "tensorflow" in sys.modules else ():
+            if importlib.util.find_spec(name) is not None:
+                importlib.import_module(name)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector):

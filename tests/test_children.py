@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.broad
+
 TESTS = """
 import os, signal, threading, time, warnings
 
@@ -82,34 +84,27 @@ def run_pytest(run_command, folder, tests):
     """Returns what pytest prints of a suite with one worker, whose tests fail."""
     (folder / "test_it.py").write_text(tests)
     (folder / "conftest.py").write_text("from tests import children\nchildren.GRACE_SECS = 1\n")
-    options = ["-n", "1", "-p", "tests.children", "-rA", "-o", "timeout=2", "--rootdir", folder]
+    options = ["-n", "1", "-p", "tests.children", "-rA", "-o", "timeout=1", "--rootdir", folder]
     command = ["-m", "pytest", "-p", "no:cacheprovider", *options, folder]
     return run_command(*command, folder=folder, code=1).stdout
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory, run_command):
-    return run_pytest(run_command, tmp_path_factory.mktemp("suite"), TESTS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_children_run_the_tests(tmp_path, run_command):
+    printed = run_pytest(run_command, tmp_path, TESTS)
+    for text in (
         "PASSED test_it.py::test_worker_has_not_run_it",
         "PASSED test_it.py::test_process_stays_while_it_is_small",
         "UserWarning: told by a test",
         "PASSED test_it.py::test_process_is_new_after_it_has_grown",
         r"(?s)AssertionError: assert \[\d+\] == 'else'.*seen by the reader",
         r"test_dies _+\n+(?:.*\n)?The process of the test was lost: it ended with code -9",
-        r"FAILED test_it.py::test_hangs - Failed: Timeout \(>2.0s\)",
-        r"The process of the test was lost: it did not answer within 3 s",
+        r"FAILED test_it.py::test_hangs - Failed: Timeout \(>1.0s\)",
+        r"The process of the test was lost: it did not answer within 2 s",
         r"test_it.py took its process to \d+ MB and 30\d threads",
         r"(?s)Fixtures failed when their process ended.*RuntimeError: cannot close",
         r"Largest test processes: \d+ MB \(test_it.py\), 30\d threads \(test_it.py\)",
-    ],
-)
-def test_children_run_the_tests(printed, text):
-    assert re.search(text, printed)
+    ):
+        assert re.search(text, printed), text
 
 
 def test_module_that_starts_threads_when_it_is_imported_is_refused(tmp_path, run_command):

@@ -42,7 +42,7 @@ def look(process: psutil.Process) -> Seen | None:
 def main() -> None:
     """Watches the command until it ends, and exits with its code."""
     start = time.monotonic()
-    command = subprocess.Popen(sys.argv[1:])
+    command = subprocess.Popen(sys.argv[1:])  # noqa: S603 - the user's own command
     root = psutil.Process(command.pid)
     largest: dict[int, Seen] = {}
     total = Seen(0, 0, "all processes together")
