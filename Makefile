@@ -40,7 +40,7 @@ train: setup  ## train the example ConvNet with K-FAC on two towers; ARGS="--hel
 	$(BIN)/python -m examples.convnet $(ARGS)
 
 test: setup  ## run the tests that find nearly all faults; ARGS="tests/kfac -k damping" picks others
-	$(BIN)/python -m pytest -n auto $(or $(ARGS),--scope=core)
+	$(BIN)/python -m pytest -n auto --dist=loadfile $(or $(ARGS),--scope=core)
 
 test-all: setup  ## run the tests that `make test` leaves out: broad ones, and those on TensorFlow 2.15
 	@start=$$(date +%s); \
@@ -53,7 +53,7 @@ test-all: setup  ## run the tests that `make test` leaves out: broad ones, and t
 	echo "make test-all took $$(($$(date +%s) - start)) s."
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
-	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
+	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto --dist=loadfile $(or $(ARGS),--scope=core $(TESTS_TF215))
 
 # The target fails if pytest does, although grep succeeds.
 test-reliability: SHELL := bash

@@ -40,7 +40,7 @@ class Usage(NamedTuple):
 
 LIMITS = Usage(1200, 300)
 # A child that has this after a test runs no further one.
-GROWN = Usage(850, 120)
+GROWN = Usage(850, 30)
 PRELOADED = "keras", "tf_keras"
 # Seconds that a test may take beyond its own limit, which the child enforces.
 GRACE_SECS = 60

@@ -86,6 +86,11 @@ def pytest_addoption(parser):
     parser.addoption("--kills", type=int, default=5, help="kills of each kind, for percentiles")
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than processors: tests wait for other processes for a tenth of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_ignore_collect(collection_path, config):
     """Does not even import what is in the folders that are left out."""
     if config.getoption("--scope") == "core" and collection_path in BROAD:

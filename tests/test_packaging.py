@@ -88,6 +88,7 @@ def test_wheel_metadata(built):
     assert "Apache License" in licence
 
 
+@pytest.mark.broad
 def test_sdist_holds_the_sources_without_examples(built):
     with tarfile.open(built[1]) as sdist:
         names = [name.partition("/")[2] for name in sdist.getnames()]

@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "howto"
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -21,6 +23,7 @@ def test_programs_are_files_that_hide_no_module(load, tmp_path):
     assert [name for name in written if importlib.util.find_spec(name.removesuffix(".py"))] == []
 
 
+@pytest.mark.broad
 def test_programs_are_tried_in_empty_folders(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(ROOT / "tools")
     try_programs = importlib.import_module("try_programs")

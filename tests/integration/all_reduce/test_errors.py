@@ -31,7 +31,7 @@ def with_a_bad_batch(workers, count):
     return [lambda: input_fn(is_bad=False), lambda: input_fn(is_bad=True)]
 
 
-@pytest.mark.parametrize("accumulate_steps", [1, 2])
+@pytest.mark.parametrize("accumulate_steps", [1, pytest.param(2, marks=pytest.mark.broad)])
 def test_nan_on_one_worker_ends_all_workers_and_names_it(workers, tmp_path, accumulate_steps):
     model_fn = workers.model(accumulate_steps=accumulate_steps)
     found = workers.train_together(model_fn, with_a_bad_batch(workers, 3), tmp_path)
@@ -98,8 +98,8 @@ def test_another_cluster_is_told_with_both():
 def test_absent_workers_are_named(workers, tmp_path):
     chief, _, last = workers.new(3)
     for role, text in (
-        (chief, r"^chief 0 has waited 0\.2 s.*for worker 0 at "),
-        (last, "^worker 1 has waited .*for chief 0 at '127"),
+        (chief, r"^chief 0 has (waited 0\.2 s|made no step) .*worker 0 at "),
+        (last, "^worker 1 has (waited|made no step) .*chief 0 at '127"),
     ):
         estimator = workers.estimator(
             replicate.replicate_model_fn(workers.model(), devices=workers.ONE),

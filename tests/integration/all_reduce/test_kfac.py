@@ -98,6 +98,7 @@ def test_inverses_beside_the_steps_equal_those_of_one_tower(workers, tmp_path):
     workers.assert_close(found[0], expected, 5e-6)
 
 
+@pytest.mark.broad
 def test_workers_go_on_with_inverses_that_one_process_has_begun(workers, tmp_path):
     """Checkpoints have the copy of the averages, between its step and the use of its inverses."""
     model_fn, folder = model(layers=ONE_LAYER, invert_every=3, inverse_delay=2), tmp_path / "many"
