@@ -49,13 +49,6 @@ def test_losses_of_towers_count_by_their_parts(graph, session):
     assert session.run(losses.before_step(tf.float32)) == 7.0
 
 
-def test_function_of_either_batch(graph, session):
-    batches = {"train_batch": tf.constant(3.0), "prev_train_batch": tf.constant(4.0)}
-    losses = make(loss_fn=lambda x: 2 * x, **batches)
-    found = [losses.on_current_batch(tf.float64), losses.on_previous_batch(tf.float64)]
-    assert session.run(found) == [6.0, 8.0]
-
-
 def test_mean_over_towers_in_their_scopes(graph, session):
     def loss_fn(batch):
         return batch * v1.get_variable("w")
@@ -192,21 +185,6 @@ def test_loop_of_control_flow_v1_is_refused(behavior, graph):
     _, total = tf.while_loop(lambda i, _: i < 3, lambda i, t: (i + 1, t + w), (0, 0.0))
     with pytest.raises(ValueError, match="belongs to a loop of control flow v1"):
         recomputed([total], [w])
-
-
-def test_for_every_step(graph, session):
-    change = ModelChange("float32", every_step=True)
-    assert change.variables == []
-    is_made, value = v1.placeholder(tf.bool, []), v1.placeholder(tf.float64, [])
-    compute = change.known(lambda: tf.identity(value))
-    assert compute() is compute()
-    keep = assign_all(change.kept(is_made, None, compute))
-    (variable,) = change.variables
-    session.run(variable.initializer)
-    assert np.isnan(session.run(change.summaries["qmodel_change"]))
-    session.run(keep, {is_made: True, value: -2.0})
-    session.run(keep, {is_made: False, value: -3.0})
-    assert session.run(variable) == -2.0
 
 
 def test_for_steps_that_are_judged(graph, session):
