@@ -57,12 +57,12 @@ def test_mean_over_towers_in_their_scopes(graph, session):
     for tower in range(2):
         with v1.variable_scope("model", reuse=tower > 0), v1.device(f"/cpu:{tower}"):
             v1.get_variable("w", initializer=10.0)
-            losses.add_tower(tf.constant(1.0 + tower), None)
-    found = losses.on_current_batch(tf.float32)
+            losses.add_tower(tf.constant(1.0 + tower), tf.constant(3.0 + tower))
+    found = [losses.on_current_batch(tf.float32), losses.on_previous_batch(tf.float32)]
     devices = {op.device[-1] for op in graph.get_operations() if op.type == "Mul"}
     assert devices == {"0", "1"}
     session.run(v1.global_variables_initializer())
-    assert session.run(found) == 15.0
+    assert session.run(found) == [15.0, 35.0]
 
 
 def test_loss_or_batch_that_is_not_known(graph):
