@@ -79,6 +79,11 @@ def test_repeated_indices_are_added_up(table, session, dtype, keep_sparse):
     assert session.run(tf.shape(vectors.entries(vector)))[0] == (2 if keep_sparse else 4)
 
 
+def test_gradient_takes_the_shape_of_its_variable(table):
+    vector = vectors.as_vector(v1.placeholder(tf.float64), table, keep_sparse=True)
+    assert vector.shape.as_list() == [4, 2]
+
+
 def test_arithmetic_keeps_rows(table, session):
     sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
     dense = tf.constant(np.arange(8.0).reshape(4, 2))
