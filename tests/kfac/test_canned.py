@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import kfac
 from kfac.canned import MAX_EXACT
-from kfac.fisher_blocks import FullyConnectedKFACBasicFB, NaiveDiagonalFB, ScaleAndShiftFullFB
 
 v1 = tf.compat.v1
 
@@ -96,37 +95,6 @@ def test_curvature_of_a_loss_is_its_fisher_matrix(kind, coefficient, weights, se
     np.testing.assert_allclose(of_inputs, rows.T @ rows / 6, rtol=2e-5)
 
 
-def test_layers_become_the_blocks_that_suit_them(graph):
-    table, scale, shift = variable("table", 5, 4), variable("gamma", 4), variable("beta", 4)
-    kernel, bias, loose = variable("kernel", 4, 3), variable("bias", 3), variable("loose", 3)
-    ids = tf.constant([0, 1, 1, 4, 3, 2])
-    rows = tf.gather(table, ids)
-    lookup = SimpleNamespace(kind="embedding", kernel=table, bias=None, inputs=ids, outputs=rows)
-    moments = tf.nn.moments(rows, axes=[0])
-    normalized = tf.nn.batch_normalization(rows, *moments, shift, scale, 1e-3)
-    logits, layer = dense(normalized, kernel, bias)
-    logits += tf.tile(tf.exp(loose)[None], [6, 1])
-    model = record(
-        [loss_of("categorical", logits)],
-        [lookup, layer],
-        [table, scale, shift, kernel, bias, loose],
-    )
-    kfac.for_canned(0.1, 0.1).register(model)
-    layers = kfac.graph_layer_collection()
-    blocks = {key: type(block) for key, block in layers.describe().items()}
-    assert set(blocks) == {"table", "gamma", "beta", "kernel", "bias", "loose"}
-    found = {
-        tuple(each.op.name for each in (key if isinstance(key, tuple) else (key,))): type(block)
-        for key, block in layers.fisher_blocks.items()
-    }
-    assert found == {
-        ("table",): FullyConnectedKFACBasicFB,
-        ("kernel", "bias"): FullyConnectedKFACBasicFB,
-        ("gamma", "beta"): ScaleAndShiftFullFB,
-        ("loose",): NaiveDiagonalFB,
-    }
-
-
 def test_kernels_of_a_sum_may_leave_the_bias_to_one_of_them(session):
     """As in a linear model of two columns; the steps are those of least squares."""
     first, second, bias = variable("first", 3, 2), variable("second", 3, 2), variable("bias", 2)
@@ -151,19 +119,6 @@ def test_kernels_of_a_sum_may_leave_the_bias_to_one_of_them(session):
     assert session.run(loss) < 1e-2
 
 
-def test_losses_of_several_heads_keep_their_names_and_coefficients(graph):
-    kernel, bias = variable("kernel", 3, 5), variable("bias", 5)
-    logits, layer = dense(tf.constant(INPUTS), kernel, bias)
-    one, two = tf.split(logits, [2, 3], axis=1)
-    losses = [
-        loss_of("multi_bernoulli", one, 0.5, name="flags"),
-        loss_of("categorical", two, 2.0, name="kind"),
-    ]
-    kfac.for_canned(0.1, 0.1).register(record(losses, [layer], [kernel, bias]))
-    entries = kfac.graph_layer_collection().losses_by_name
-    assert {name: entry.coeff for name, entry in entries.items()} == {"flags": 0.5, "kind": 2.0}
-
-
 def test_curvature_is_exact_for_few_logits_and_sampled_for_many(session):
     errors = []
     for outputs in (MAX_EXACT, MAX_EXACT + 1):
@@ -180,26 +135,17 @@ def test_curvature_is_exact_for_few_logits_and_sampled_for_many(session):
     assert errors[1] > 1e-3
 
 
-def test_towers_are_registered_one_after_another(graph):
-    maker = kfac.for_canned(0.1, 0.1, config=kfac.CurvatureConfig(balance_damping=False))
-    for reuse in (False, True):
-        with v1.variable_scope("", reuse=reuse):
-            maker.register(one_layer())
-    layers = kfac.graph_layer_collection()
-    assert [len(towers) for towers in layers.towers_by_loss] == [2]
-    assert not layers.config.balance_damping
-    assert maker().layers is layers
-
-
 def test_settings_reach_the_optimizer(graph, evaluate):
     maker = kfac.for_canned(
         lambda: v1.train.exponential_decay(0.5, 0, 10, 0.5),
         0.25,
         momentum=0.5,
         norm_constraint=None,
+        config=kfac.CurvatureConfig(balance_damping=False),
     )
     maker.register(one_layer())
     optimizer = maker()
+    assert not optimizer.layers.config.balance_damping
     assert (optimizer.damping, optimizer.momentum) == (0.25, 0.5)
     assert evaluate(optimizer.learning_rate) == 0.5
     optimizer = kfac.for_canned()()
@@ -296,12 +242,3 @@ def test_sums_and_means_by_weights_are_refused(graph):
     model.losses[0].weights = tf.constant(1.0)
     maker.register(model)
     assert len(kfac.graph_layer_collection().losses) == 1
-
-
-def test_a_second_part_of_the_model_is_refused(graph):
-    maker, first = kfac.for_canned(0.1, 0.1), one_layer()
-    maker.register(first)
-    with v1.variable_scope("other"):
-        second = one_layer()
-    with pytest.raises(ValueError, match=r"'kernel', 'bias' are registered .*'Ftrl'"):
-        maker.register(second)

@@ -1,6 +1,7 @@
 """Workers of a cluster: one parameter server and three workers, all in this process."""
 
 import contextlib
+import functools
 import gc
 import socket
 import threading
@@ -39,11 +40,6 @@ def cluster():
     return spec, [v1.train.Server(spec, *task, config=FEW_THREADS) for task in tasks]
 
 
-def build_model(features, labels):
-    """(collection, loss) of two dense layers."""
-    return build_layer(features, labels, is_deep=True)
-
-
 def build_layer(features, labels, is_deep=False):
     """(collection, loss) of one dense layer, or two."""
     layers = kfac.LayerCollection()
@@ -58,6 +54,9 @@ def build_layer(features, labels, is_deep=False):
     layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     return layers, tf.reduce_mean(losses)
+
+
+build_two_layers = functools.partial(build_layer, is_deep=True)
 
 
 def settings(layers):
@@ -195,7 +194,7 @@ def assert_equal_to(found, expected):
 def test_shared_statistics_are_those_of_the_whole_batch(cluster):
     """Also if a worker is started again: in lock-step the chief waits for it."""
     spec, servers = cluster
-    more = {"invert_every": 3, "cov_update_every": 2, "build": build_model}
+    more = {"invert_every": 3, "cov_update_every": 2, "build": build_two_layers}
     workers = [
         Worker(kfac.WorkerRole("shared", 2, index), spec, "shared", **more) for index in range(2)
     ]
@@ -209,7 +208,7 @@ def test_shared_statistics_are_those_of_the_whole_batch(cluster):
 
     found = run_all(workers, servers, visit=make_two_steps)
     assert before["global_step"] == 2
-    assert_equal_to(found, by_hand(lambda step: step % 3 == 0, ROWS, True, 2, build_model))
+    assert_equal_to(found, by_hand(lambda step: step % 3 == 0, ROWS, True, 2, build_two_layers))
     assert found["global_step"] == STEPS
     owned = [worker.role.owned([4**3, 3**3, 3**3, 3**3]) for worker in workers]
     assert all(owned)
@@ -276,28 +275,21 @@ def test_no_step_is_made_before_there_are_averages(cluster):
                 session.run(chief.train_op)
             last.append(chief.values(session))
 
-    threads = [threading.Thread(target=lead, daemon=True)]
-    threads[0].start()
+    thread = threading.Thread(target=lead, daemon=True)
+    thread.start()
     assert has_waited.wait(60)
     server = v1.train.Server(spec, "worker", 2, config=FEW_THREADS)
-    arguments = (last_worker, server)
-    threads.append(threading.Thread(target=run_to_end, args=arguments, daemon=True))
-    threads[-1].start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+    with last_worker.session(server, last_step=5) as session:
+        while not session.should_stop():
+            session.run(last_worker.train_op)
+    thread.join(60)
+    assert not thread.is_alive()
     before, after = last
     assert before["global_step"] == before["kfac/counter"] == 0
     np.testing.assert_array_equal(before["w"], W)
     assert after["global_step"] >= 5
     assert after["kfac/invert_at"].min() > 0
     assert np.abs(after["w"] - W).max() > 0.01
-
-
-def run_to_end(worker, server):
-    with worker.session(server, last_step=5) as session:
-        while not session.should_stop():
-            session.run(worker.train_op)
 
 
 @pytest.mark.broad
@@ -309,8 +301,6 @@ def test_variables_are_the_same_whoever_makes_them(behavior, caplog):
         *(kfac.WorkerRole("dedicated_workers", 5, index) for index in (3, 4)),
     ]
     kinds, places = set(), set()
-    gc.collect()
-    gc.freeze()  # Collections of what is made here need not visit all that is there.
     for role in roles:
         caplog.clear()
         kind, devices = variables_of(role)
@@ -343,7 +333,7 @@ def test_variables_are_beside_the_parameters(graph):
         return f"/job:ps/task:{next(ps)}/device:CPU:0" if is_parameter else op.device
 
     with v1.device(place):
-        layers, loss = build_model(tf.constant(X[0]), tf.constant(Y[0]))
+        layers, loss = build_two_layers(tf.constant(X[0]), tf.constant(Y[0]))
     with v1.device("/job:worker/task:0"):
         step = v1.train.get_or_create_global_step()
     optimizer = kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **settings(layers))

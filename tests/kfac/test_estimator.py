@@ -227,18 +227,6 @@ def test_products_agree_with_one_another(graph, session):
             np.testing.assert_allclose(product, session.run(vector), rtol=1e-6, atol=1e-8)
 
 
-def test_product_with_the_damped_matrix(graph, session):
-    variables, estimator = make_dense()
-    ((vector, _),) = vectors(variables[2:])
-    zeros = [(tf.zeros(v.shape, tf.float64), v) for v in variables[:2]]
-    product = estimator.multiply([*zeros, (vector, variables[2])])[2][0]
-    a, g = (factor.cov for factor in estimator.blocks[1].factors)
-    product, vector, a, g = updated(session, estimator, [product, vector, a, g])
-    pi = np.sqrt((np.trace(a) / 4) / (np.trace(g) / 2))
-    left, right = a + pi * np.sqrt(0.1) * np.eye(4), g + np.sqrt(0.1) / pi * np.eye(2)
-    np.testing.assert_allclose(product, left @ vector @ right, rtol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("call", "kwargs", "message"),
     [
@@ -323,12 +311,6 @@ def test_round_robin(graph):
 
 
 # Errors.
-
-
-def test_batch_size_of_other_losses(graph):
-    _, estimator = make_dense(batch_size=7)
-    with pytest.raises(ValueError, match=r"20 rows: batch_size=7 does not fit to loss 'loss_0'"):
-        estimator.make_vars()
 
 
 def test_properties(graph):

@@ -216,14 +216,6 @@ def test_methods_that_nobody_calls_are_refused(build_mlp):
         assert name in docs
 
 
-def test_methods_that_are_called_are_accepted(build_mlp):
-    network = build_mlp(layers=1)
-    names = ("minimize", "compute_gradients", "apply_gradients", "variables", "helper")
-    methods = {name: lambda self, *args: None for name in names}
-    for kind, more in KINDS.values():
-        type("Mine", (kind,), methods)(**more, **arguments(network))
-
-
 @pytest.mark.parametrize(
     ("base", "method", "general"),
     [

@@ -1,7 +1,5 @@
 """Checks of settings and arguments, and numbers that follow a schedule."""
 
-import dataclasses
-
 import pytest
 import tensorflow as tf
 
@@ -9,14 +7,6 @@ from kfac import schedules
 from kfac.config import CurvatureConfig
 
 v1 = tf.compat.v1
-
-
-def test_config_is_a_frozen_hashable_value():
-    config = CurvatureConfig(factor_dtype=tf.float64)
-    assert config == CurvatureConfig(factor_dtype=tf.float64)
-    assert hash(config) == hash(CurvatureConfig(factor_dtype=tf.float64))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.eigen_threshold = 3
 
 
 @pytest.mark.parametrize(

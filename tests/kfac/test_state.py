@@ -52,28 +52,6 @@ def test_what_is_wanted_is_known_after_the_work(graph, session):
     assert [session.run(seen) for _ in range(3)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("condition", [True, False, None])
-def test_assign_if(graph, session, condition):
-    a, b = state.make_variable("a", [2], tf.float32, "/cpu:1"), state.make_counter("b")
-    fed = v1.placeholder_with_default(tf.constant(bool(condition)), [])
-
-    def compute():
-        return [
-            state.Assignment(a, state.read(a) + 1.5),
-            state.Assignment(b, state.read(b) + 2),
-        ]
-
-    with v1.device("/cpu:2"):
-        op = state.assign_if(True if condition else fed, compute)
-    session.run(v1.global_variables_initializer())
-    session.run(op)
-    expected = ([1.5, 1.5], 2) if condition else ([0, 0], 0)
-    np.testing.assert_array_equal(session.run(a), expected[0])
-    assert session.run(b) == expected[1]
-    session.run(op, {fed: True})
-    assert session.run(b) == expected[1] + 2
-
-
 def test_additions_and_what_follows_the_work(graph, session):
     a, b, runs, finished = (state.make_counter(name) for name in ("a", "b", "runs", "finished"))
     due = v1.placeholder(tf.bool, [])

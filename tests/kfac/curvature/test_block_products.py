@@ -5,34 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.block_products import (
-    ServedFunctions,
-    join_blocks,
-    product_or_identity,
-    split_into_blocks,
-)
-from kfac.linalg.damped_functions import INVERSE, ITSELF, Cholesky, CholeskyInverse, Power
+from kfac.curvature.block_products import product_or_identity
+from kfac.linalg.damped_functions import INVERSE, ITSELF, Cholesky
 
 v1 = tf.compat.v1
-
-
-@pytest.fixture
-def variables(graph):
-    return [v1.get_variable(name, [2]) for name in ("w", "b", "other")]
-
-
-@pytest.fixture
-def blocks(variables):
-    w, b, other = variables
-    return [types.SimpleNamespace(params=(w, b)), types.SimpleNamespace(params=other)]
-
-
-def test_vectors_are_sorted_into_blocks_and_back(blocks, variables):
-    w, b, other = variables
-    pairs = [("for other", other), ("for b", b), ("for w", w)]
-    vectors = split_into_blocks(blocks, pairs)
-    assert vectors == [("for w", "for b"), "for other"]
-    assert join_blocks(blocks, vectors, [other, b, w]) == pairs
 
 
 def block_with(has_inverse, has_bias, multiply):
@@ -92,15 +68,3 @@ def test_sparse_product_of_a_block_without_inverse(graph, session):
     found = session.run(product_or_identity(block, INVERSE, vector))
     np.testing.assert_array_equal(found.values, [[0.25, 0.25]])
     np.testing.assert_array_equal(found.indices, [1])
-
-
-def test_served_functions_keep_their_order():
-    served = ServedFunctions((-1, 0.5), True, True, (Power(3),))
-    assert served.all == (INVERSE, Power(0.5), Cholesky(), CholeskyInverse(), Power(3))
-    served.check(Power(3), "Estimator")
-    served.check(ITSELF, "Estimator")
-    with pytest.raises(ValueError, match=r"Estimator does not serve products with the power 0.1"):
-        served.check(Power(0.1), "Estimator")
-    without = ServedFunctions((-1,), False, True, ())
-    with pytest.raises(ValueError, match=r"exps=\(-1,\).*Make it with compute_cholesky=True\."):
-        without.check(Cholesky(), "Estimator")

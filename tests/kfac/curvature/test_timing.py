@@ -28,23 +28,16 @@ def sleeping(seconds):
     return tf.numpy_function(sleep, [], tf.float32)
 
 
-@pytest.fixture
-def timed(graph, session):
-    """(op of a phase that takes 0.05 s when it is due, after 0.1 s; due; seconds; summaries)."""
+def test_only_the_phase_is_timed_and_only_when_it_runs(graph, session):
+    """One of 0.05 s when it is due, after 0.1 s of other work."""
     due = v1.placeholder(tf.bool, [])
     times = PhaseTimes()
-    before = sleeping(0.1)
-    start = times.begin("inverse", after=[before])
-
+    start = times.begin("inverse", after=[sleeping(0.1)])
     with v1.control_dependencies([start]):
         op = run_if(due, lambda: times.end("inverse", start, tf.group(sleeping(0.05))))
     with v1.name_scope("kfac/monitor/"):
         times.summarize()
-    return op, due, times.read()["inverse"], v1.summary.merge_all()
-
-
-def test_only_the_phase_is_timed_and_only_when_it_runs(timed, session):
-    op, due, seconds, summary = timed
+    seconds, summary = times.read()["inverse"], v1.summary.merge_all()
     session.run(op, {due: False})
     assert np.isnan(session.run(seconds))
     assert monitored(session.run(summary)) == {}

@@ -10,9 +10,7 @@ import kfac
 from kfac.damping import adaptation
 from kfac.damping.adaptation import AdaptationSettings, AdaptedDamping, DampingSettings
 from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import GivenDamping
 from kfac.damping.training_loss import TrainingLoss
-from kfac.schedules import called_once
 from kfac.state import assign_all, read
 
 v1 = tf.compat.v1
@@ -256,12 +254,3 @@ def test_reference_variables(graph):
     with pytest.raises(ValueError, match=r"weight are reference variables.*use_resource=True"):
         make().check_variables([weight])
     make(immediately=False).check_variables([weight])
-
-
-def test_given_damping_is_what_was_given(graph, session):
-    variable = v1.get_variable("damping", initializer=0.1)
-    assert GivenDamping(variable).damping is variable
-    rule = GivenDamping(called_once(lambda: tf.constant(0.2)))
-    assert session.run(rule.read()) == session.run(rule.damping)
-    assert math.isnan(rule.rho)
-    assert list(rule.summaries) == ["damping"]

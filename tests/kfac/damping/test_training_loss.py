@@ -49,13 +49,6 @@ def test_losses_of_towers_count_by_their_parts(graph, session):
     assert session.run(losses.before_step(tf.float32)) == 7.0
 
 
-def test_function_of_either_batch(graph, session):
-    batches = {"train_batch": tf.constant(3.0), "prev_train_batch": tf.constant(4.0)}
-    losses = make(loss_fn=lambda x: 2 * x, **batches)
-    found = [losses.on_current_batch(tf.float64), losses.on_previous_batch(tf.float64)]
-    assert session.run(found) == [6.0, 8.0]
-
-
 def test_mean_over_towers_in_their_scopes(graph, session):
     def loss_fn(batch):
         return batch * v1.get_variable("w")
@@ -64,12 +57,12 @@ def test_mean_over_towers_in_their_scopes(graph, session):
     for tower in range(2):
         with v1.variable_scope("model", reuse=tower > 0), v1.device(f"/cpu:{tower}"):
             v1.get_variable("w", initializer=10.0)
-            losses.add_tower(tf.constant(1.0 + tower), None)
-    found = losses.on_current_batch(tf.float32)
+            losses.add_tower(tf.constant(1.0 + tower), tf.constant(3.0 + tower))
+    found = [losses.on_current_batch(tf.float32), losses.on_previous_batch(tf.float32)]
     devices = {op.device[-1] for op in graph.get_operations() if op.type == "Mul"}
     assert devices == {"0", "1"}
     session.run(v1.global_variables_initializer())
-    assert session.run(found) == 15.0
+    assert session.run(found) == [15.0, 35.0]
 
 
 def test_loss_or_batch_that_is_not_known(graph):
@@ -192,21 +185,6 @@ def test_loop_of_control_flow_v1_is_refused(behavior, graph):
     _, total = tf.while_loop(lambda i, _: i < 3, lambda i, t: (i + 1, t + w), (0, 0.0))
     with pytest.raises(ValueError, match="belongs to a loop of control flow v1"):
         recomputed([total], [w])
-
-
-def test_for_every_step(graph, session):
-    change = ModelChange("float32", every_step=True)
-    assert change.variables == []
-    is_made, value = v1.placeholder(tf.bool, []), v1.placeholder(tf.float64, [])
-    compute = change.known(lambda: tf.identity(value))
-    assert compute() is compute()
-    keep = assign_all(change.kept(is_made, None, compute))
-    (variable,) = change.variables
-    session.run(variable.initializer)
-    assert np.isnan(session.run(change.summaries["qmodel_change"]))
-    session.run(keep, {is_made: True, value: -2.0})
-    session.run(keep, {is_made: False, value: -3.0})
-    assert session.run(variable) == -2.0
 
 
 def test_for_steps_that_are_judged(graph, session):

@@ -64,7 +64,6 @@ def in_a_graph(either, make_model, x, y, weights, size, **settings):
     ],
     ids=["conv", "all settings of periods"],
 )
-@pytest.mark.parametrize("both", ["keras", "tf_keras"], indirect=True)
 def test_twenty_steps_equal_those_of_graph_mode(both, make_model, settings):
     x, y = both.examples(20 * 16, features=36 if make_model is conv_model else 6)
     model = make_model(both)

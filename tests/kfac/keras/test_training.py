@@ -32,25 +32,6 @@ def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
     assert_equal_weights(loaded, model)
 
 
-@pytest.mark.slow
-def test_backup_and_restore_goes_on_bit_for_bit(either, tmp_path):
-    x, y = either.examples(64)
-
-    class Stop(either.keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 2:
-                raise KeyboardInterrupt
-
-    whole = compiled(either)
-    either.fit(whole, x, y, epochs=4)
-    backup = either.keras.callbacks.BackupAndRestore
-    with pytest.raises(KeyboardInterrupt):
-        either.fit(compiled(either), x, y, epochs=4, callbacks=[backup(tmp_path), Stop()])
-    resumed = compiled(either)
-    either.fit(resumed, x, y, epochs=4, callbacks=[backup(tmp_path)])
-    assert_equal_weights(resumed, whole)
-
-
 def test_numbers_change_between_steps(either):
     """A step is in proportion to the rate, is bounded by the constraint, and decays weights."""
     x, y = either.examples(16)
@@ -106,6 +87,7 @@ def test_adaptive_needs_no_numbers(either):
     assert float(np.asarray(model.optimizer.damping)) != pytest.approx(0.1)
 
 
+@pytest.mark.broad
 def test_other_ways_take_the_steps_of_the_whole_batch(either):
     """Half batches that accumulate, two replicas, and a loop of a `tf.function`."""
     x, y = either.examples(64)
@@ -176,21 +158,6 @@ def test_user_registers_the_distribution_of_an_own_loss(either):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.slow
-def test_rows_of_an_embedding_that_are_not_looked_up_stay(either):
-    k = either.keras.layers
-    inputs = k.Input((2,), dtype="int32")
-    table = k.Embedding(6, 4, name="table")
-    model = either.keras.Model(inputs, k.Dense(3)(k.Flatten()(table(inputs))))
-    settings = {"fisher_approx": {"table": "kron_indep_in_diag"}, "momentum": 0}
-    model.compile(optimizer=either.Kfac(**NUMBERS, **settings), loss=either.cross_entropy())
-    before = table.get_weights()[0]
-    ids = np.random.RandomState(0).randint(0, 4, [16, 2])
-    either.fit(model, ids, ids[:, 0] % 3, epochs=2)
-    changed = np.abs(table.get_weights()[0] - before).max(axis=1) > 0
-    assert list(changed) == [True] * 4 + [False] * 2
-
-
 # Errors.
 
 
@@ -251,6 +218,7 @@ def test_bad_argument_is_an_error(either, arguments, error, message):
         either.Kfac(**arguments)
 
 
+@pytest.mark.broad
 def test_importing_kfac_loads_no_optimizer_of_keras(run_python):
     """TensorFlow itself loads Keras 3."""
     code = "import sys, kfac.keras; print([n for n in sys.modules if n.startswith(%r)])"

@@ -22,36 +22,6 @@ def moments(seed=0, size=3):
     return np.stack([(x.T @ x + y.T @ y) / 40, y.T @ x / 40])
 
 
-def test_symmetric_chain_whitens_and_diagonalizes(graph, session):
-    values = moments()
-    result = chain.symmetric_chain(
-        tf.constant(values), tf.constant(0.1, tf.float64), tf.zeros([4, 3], tf.float64)
-    )
-    found, rare_paths = session.run(result)
-    basis, psi = found[:-1], found[-1]
-    damped = values[0] + 0.1 * np.eye(3)
-    np.testing.assert_allclose(basis.T @ damped @ basis, np.eye(3), atol=1e-10)
-    cross = basis.T @ damped @ basis @ basis.T @ (values[1] + values[1].T) / 2 @ basis
-    np.testing.assert_allclose(np.abs(np.diag(cross)), psi, atol=1e-10)
-    np.testing.assert_allclose(cross, np.diag(np.diag(cross)), atol=1e-10)
-    assert tuple(rare_paths) == (0, 0, 0)
-
-
-def test_limiting_chain(graph, session):
-    values = moments()
-    result = chain.limiting_chain(
-        tf.constant(values), tf.constant(0.1, tf.float64), tf.zeros([7, 3], tf.float64)
-    )
-    found = session.run(result.matrix)
-    step, basis, mu = found[:3], found[3:6], found[6]
-    damped = np.linalg.inv(values[0] + 0.1 * np.eye(3))
-    np.testing.assert_allclose(step, values[1].T @ damped, atol=1e-10)
-    np.testing.assert_allclose(basis @ basis.T, damped, atol=1e-10)
-    # ΨᵀΨ in the basis of its right singular vectors.
-    gram = basis.T @ values[1].T @ damped @ values[1] @ basis
-    np.testing.assert_allclose(gram, np.diag(mu), atol=1e-10)
-
-
 def chain_sum(a, g, uses, weights, symmetric):
     """Σ_k weights[k] C₀^½ (Ψ^k + its transpose) C₀^½, k = 0 once, of the Kronecker products."""
     roots, psis = [], []

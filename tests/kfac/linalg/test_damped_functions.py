@@ -8,15 +8,7 @@ import tensorflow as tf
 import kfac
 from kfac.estimator import FisherEstimator
 from kfac.linalg import damped_matrix
-from kfac.linalg.damped_functions import (
-    INVERSE,
-    ITSELF,
-    Cholesky,
-    CholeskyInverse,
-    MatrixFunction,
-    Power,
-    UndampedMatrix,
-)
+from kfac.linalg.damped_functions import MatrixFunction, Power, UndampedMatrix
 
 v1 = tf.compat.v1
 
@@ -111,11 +103,6 @@ def test_structured_blocks_refuse_a_new_function(graph):
     block.instantiate_factors([[outputs]], 0.1)
     with pytest.raises(ValueError, match=r"Cannot compute the whitening of factor 'conv/w/input'"):
         block.register(Whitening())
-
-
-def test_equal_functions_are_one():
-    assert Power(-1.0) == INVERSE
-    assert len({Power(1), Power(1.0), ITSELF, Cholesky(), Cholesky(), CholeskyInverse()}) == 3
 
 
 def test_functions_of_a_matrix_share_a_decomposition(graph, session):

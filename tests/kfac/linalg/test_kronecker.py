@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from kfac.linalg import kronecker
-from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator
 from kfac.linalg.low_rank import cheaper_row_product
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 
@@ -29,12 +28,6 @@ MATRIX = np.arange(9.0).reshape(3, 3)
 def test_balance_is_the_root_of_the_ratio_of_means(graph, means, expected, evaluate):
     result = evaluate(kronecker.balance(*map(tf.constant, means)))
     np.testing.assert_allclose(result, expected, rtol=1e-6)
-
-
-def test_kronecker_product(graph, evaluate):
-    left, right = np.arange(4.0).reshape(2, 2), np.arange(9.0).reshape(3, 3)
-    product = evaluate(kronecker.kronecker_product(tf.constant(left), tf.constant(right)))
-    np.testing.assert_array_equal(product, np.kron(left, right))
 
 
 @pytest.mark.parametrize(
@@ -118,21 +111,6 @@ def test_cost_at_the_limit(graph):
 def test_other_gradients_are_not_row_products(graph, other):
     _, gradient = dense_layer()
     assert cheaper_row_product(other(*gradient)) is None
-
-
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "diagonal"])
-def test_products_of_operators(graph, session, kind, transpose):
-    operator, matrix = {
-        "dense": (DenseOperator(tf.constant(MATRIX)), MATRIX),
-        "diagonal": (DiagonalOperator(tf.constant(DIAGONAL)), np.diag(DIAGONAL)),
-    }[kind]
-    x = np.random.RandomState(0).randn(3, 4)
-    used = matrix.T if transpose else matrix
-    found = session.run([operator.left(x, transpose), operator.right(x.T, transpose)])
-    np.testing.assert_allclose(found[0], used @ x)
-    np.testing.assert_allclose(found[1], x.T @ used)
-    np.testing.assert_array_equal(session.run(operator.to_dense()), matrix)
 
 
 @pytest.mark.parametrize("size", [1, 6, 7])

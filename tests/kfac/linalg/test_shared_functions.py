@@ -21,17 +21,6 @@ def sum_and_product():
     )
 
 
-def test_results_and_their_shapes(graph, session):
-    x = v1.placeholder(tf.float32, [None, None])
-    total, product = sum_and_product()(x, tf.eye(2))
-    assert total.shape == product.shape == tf.TensorShape([2, 2])
-    (unknown,) = SharedFunction(tf.transpose, [tf.TensorSpec([None, 2], tf.float32)])(x)
-    assert (unknown.dtype, unknown.shape.as_list()) == (tf.float32, [2, None])
-    matrix = np.arange(4.0).reshape(2, 2)
-    found = session.run([total, product], {x: matrix})
-    np.testing.assert_array_equal(found, [matrix + np.eye(2), matrix])
-
-
 def test_all_graphs_call_one_function_without_devices():
     names = set()
     for device in ("/cpu:1", "/job:worker/task:7/cpu:0"):
@@ -47,20 +36,6 @@ def test_all_graphs_call_one_function_without_devices():
     assert len(names) == 1
 
 
-def test_calls_in_branches_and_in_functional_loops(graph, session):
-    wanted = v1.placeholder(tf.bool, [])
-    ones = tf.ones([2, 2])
-    branch = tf.cond(wanted, lambda: sum_and_product()(ones, ones)[1], lambda: ones)
-    loop = tf.while_loop(lambda _: True, doubled, [ones], maximum_iterations=3)
-    assert session.run(branch, {wanted: True})[0, 0] == 2
-    assert session.run(branch, {wanted: False})[0, 0] == 1
-    assert session.run(loop)[0][0, 0] == 8
-
-
-def doubled(x):
-    return sum_and_product()(x, x)[0]
-
-
 @functools.cache
 def weighted():
     scalar = tf.TensorSpec([], tf.float32)
@@ -70,14 +45,6 @@ def weighted():
 
 def variable(value):
     return v1.Variable(np.float32(value), use_resource=True)
-
-
-def test_variables_are_read_when_a_function_runs(graph, session):
-    w, b, x = variable([1.0, 2.0]), variable(0.5), v1.placeholder(tf.float32, [])
-    with v1.control_dependencies([v1.assign(b, 1.5).op]):
-        (found,) = weighted()(w.handle, b.handle, x)
-    session.run(v1.global_variables_initializer())
-    np.testing.assert_array_equal(session.run(found, {x: 3.0}), [4.5, 7.5])
 
 
 def test_variables_of_all_sizes_share_a_function(graph, session):

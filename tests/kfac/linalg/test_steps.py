@@ -65,26 +65,28 @@ def test_each_part_is_checked(graph, session, dtype, bad):
         assert is_finite(session, 1.0, [np.ones([2])], parts) == (bad == 1)
 
 
-@pytest.mark.parametrize("rate", [np.nan, np.inf, 0.0])
-def test_rate_is_checked(graph, session, rate):
-    assert is_finite(session, rate, [np.ones([2], "float32")]) == (rate == 0)
-    assert is_finite(session, rate, [np.zeros([2], "float16")]) == (rate == 0)
+LARGE = {"float16": np.full([2], 1e4, "f2"), "float32": np.full([2], 1e18, "f4")}
 
 
-def test_multiples_are_checked(graph, session):
-    """The rate may make a finite vector overflow."""
-    for dtype, large, rate in (("float16", 1e4, 10), ("float32", 1e18, 1e22)):
-        part = [np.full([2], large, dtype)]
-        assert is_finite(session, 1.0, part)
-        assert not is_finite(session, rate, part)
-        assert is_finite(session, rate, [np.ones([2], dtype)], part)
-
-
-def test_squares_overflow(graph, session):
-    """A large step of float32 counts as not finite; numbers and 16-bit steps do not."""
-    assert not is_finite(session, 1.0, [np.float32([1e20])])
-    assert is_finite(session, 1.0, [np.float64([1e20])], [np.float32(1e20)])
-    assert is_finite(session, 1.0, [np.full([2], 6e4, "float16")])
+@pytest.mark.parametrize(
+    ("rate", "raw", "others", "expected"),
+    [
+        (np.nan, [np.float32([1])], [], False),
+        (np.inf, [np.zeros([2], "float16")], [], False),
+        (0.0, [np.float32([1])], [], True),
+        # The rate may make a finite vector overflow.
+        (10, [LARGE["float16"]], [], False),
+        (10, [np.float16([1])], [LARGE["float16"]], True),
+        (1e22, [LARGE["float32"]], [], False),
+        (1e22, [np.float32([1])], [LARGE["float32"]], True),
+        (1.0, [*LARGE.values(), np.full([2], 6e4, "f2")], [], True),
+        # A large step of float32 counts as not finite; its squares overflow.
+        (1.0, [np.float32([1e20])], [], False),
+        (1.0, [np.float64([1e20])], [np.float32(1e20)], True),
+    ],
+)
+def test_rates_and_multiples_are_checked(graph, session, rate, raw, others, expected):
+    assert is_finite(session, rate, raw, others) == expected
 
 
 def test_parts_are_checked_where_they_are_by_one_operation_each(graph):

@@ -50,22 +50,6 @@ def test_large_products_of_one_width_share_their_operations(graph, session):
     assert len(graph.as_graph_def().library.function) == 1
 
 
-def test_diagonal_and_trace(graph, session):
-    matrix = tf.constant([[1.0, 2.0], [3.0, 4.0]])
-    traces = session.run(tensor_ops.trace(tf.stack([matrix, 2 * matrix])))
-    np.testing.assert_array_equal(traces, [5, 10])
-    more = tensor_ops.add_to_diagonal(matrix, tf.constant(0.5))
-    diagonal, more = session.run([tensor_ops.diagonal(matrix), more])
-    np.testing.assert_array_equal(diagonal, [1, 4])
-    np.testing.assert_array_equal(more, [[1.5, 2], [3, 4.5]])
-
-
-def test_statistics_of_half_precision_have_float32():
-    given = tf.float16, tf.bfloat16, tf.float32, tf.float64
-    found = [tensor_ops.statistics_dtype(dtype) for dtype in given]
-    assert found == [tf.float32, tf.float32, tf.float32, tf.float64]
-
-
 def test_python_numbers_keep_their_digits(graph, evaluate):
     assert evaluate(tensor_ops.as_scalar(0.1, tf.float64)) == 0.1
     assert evaluate(tensor_ops.as_scalar(lambda: 0.1, tf.float64)) == 0.1
@@ -98,18 +82,6 @@ def test_repeated_indices_are_added_up(table, session, dtype, keep_sparse):
 def test_gradient_takes_the_shape_of_its_variable(table):
     vector = vectors.as_vector(v1.placeholder(tf.float64), table, keep_sparse=True)
     assert vector.shape.as_list() == [4, 2]
-
-
-def test_one_of_two_parts(table, session):
-    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
-    (doubled,) = vectors.scale(tf.constant(2.0), [sparse])
-    condition = v1.placeholder(tf.bool, [])
-    for first, is_sparse in ((sparse, True), (vectors.as_dense(sparse), False)):
-        chosen = vectors.choose(condition, first, doubled)
-        assert isinstance(chosen, tf.IndexedSlices) is is_sparse
-        for value, expected in ((True, SUMMED), (False, 2 * SUMMED)):
-            found = session.run(vectors.as_dense(chosen), {condition: value})
-            np.testing.assert_array_equal(found, expected)
 
 
 def test_arithmetic_keeps_rows(table, session):
@@ -145,17 +117,6 @@ def test_inner_products_with_one_vector(table, session, form):
     assert found == [once + 13, -2 * once + 13]
 
 
-def test_joined_and_parted(graph, session):
-    parts = [tf.constant(2.0), tf.constant([[1.0, 3.0]], tf.float64), tf.zeros([0, 4], tf.float16)]
-    vector = vectors.joined(parts, tf.float64)
-    again = vectors.parted(2 * vector.whole, parts)
-    assert [x.dtype for x in again] == [x.dtype for x in parts]
-    whole, *found = session.run([vector.whole, *again])
-    assert whole.tolist() == [2, 1, 3]
-    for value, part in zip(found, session.run(vector.parts), strict=True):
-        np.testing.assert_array_equal(value, part + part, strict=True)
-
-
 def test_parts_stay_on_their_devices(graph):
     parts = []
     for index in range(2):
@@ -166,14 +127,6 @@ def test_parts_stay_on_their_devices(graph):
     added = vectors.add_scaled(swapped, tf.constant(2.0), parts)
     for found in (scaled, added):
         assert [each.device for each in found] == [part.device for part in parts]
-
-
-def test_vectors_and_matrices_are_checked_together(graph, session):
-    values = [tf.zeros(shape) for shape in ([3], [2, 2], [], [5])]
-    found = tensor_ops.all_finite_in(values)
-    assert session.run(found)
-    for value in values:
-        assert not session.run(found, {value: np.full(value.shape, np.nan)})
 
 
 def test_scalars_are_made_once_for_each_dtype(graph, session):

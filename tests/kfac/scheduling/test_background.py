@@ -83,16 +83,6 @@ def test_an_error_of_the_first_round_is_raised_at_once(make, calls):
     assert threads() == []
 
 
-def test_a_later_error_ends_the_threads_and_is_raised_once(make, calls):
-    updates = make()
-    updates.start()
-    calls.fails["averages"] = RuntimeError("no more")
-    wait_for_the_end()
-    with pytest.raises(tf.errors.UnknownError, match="no more"):
-        updates.check()
-    updates.check()
-
-
 def test_the_end_of_the_input_is_no_error(graph, session):
     iterator = v1.data.make_one_shot_iterator(tf.data.Dataset.range(5))
     updates = BackgroundUpdates(session, iterator.get_next().op, [], num_threads=1)

@@ -152,18 +152,6 @@ def test_some_of_three_in_each_step(graph, session, batch_size, counts):
     assert cumulative(session, counters, ops, step, 4) == counts
 
 
-def test_the_step_may_be_a_variable(graph, session):
-    counters, thunks = counting_thunks(2)
-    step = v1.train.get_or_create_global_step()
-    ops = batch_execute(step, thunks, 1)
-    with v1.control_dependencies(ops):
-        train = v1.assign_add(step, 1)
-    session.run(v1.global_variables_initializer())
-    for _ in range(3):
-        session.run(train)
-    assert session.run(counters) == [2, 1]
-
-
 @pytest.mark.parametrize("batch_size", [0, 4])
 def test_bad_batch_size(graph, batch_size):
     _, thunks = counting_thunks(3)

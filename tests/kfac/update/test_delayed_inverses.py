@@ -155,14 +155,6 @@ def test_a_run_that_is_continued_makes_the_same_steps(build_mlp, tmp_path):
         assert_same(session.run(training.variables), expected)
 
 
-def test_the_copy_is_part_of_the_state(build_mlp):
-    optimizer = Training(build_mlp(layers=1)).optimizer
-    names = {variable.op.name for variable in optimizer.variables()}
-    expected = {"kfac/snapshot_step", "kfac/damping_snapshot"}
-    expected |= {f"kfac/{factor.name}/cov_snapshot" for factor in optimizer.factors}
-    assert {name for name in names if "snapshot" in name} == expected
-
-
 def test_an_error_of_the_thread_ends_the_steps_and_says_where_it_was(build_mlp, monkeypatch):
     computed, calls = DelayedInverses._computed, []
 

@@ -86,9 +86,3 @@ def test_one_direction_only(graph, session, curvature, slopes, minimum):
     model = model_of(curvature, [[0, 0], [0, 0]], slopes)
     found = session.run(model.minimum(tf.constant(0.0, tf.float64)))
     np.testing.assert_allclose(found, minimum)
-
-
-def test_batch_size_that_does_not_fit(graph):
-    collection, w = linear_model()
-    with pytest.raises(ValueError, match=r"K-FAC statistics of 6 rows: batch_size=4"):
-        ExactCurvature(collection, "Fisher", 4).model([w], *model_arguments(), tf.float64)
