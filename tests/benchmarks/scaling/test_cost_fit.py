@@ -114,17 +114,6 @@ def test_kfac_time_is_that_without_a_cluster(found):
     assert training.factors == 8 * 256**2 * 4
 
 
-def test_computing_time_is_that_beside_as_many_workers(found):
-    fitted = cost_fit.constants(found, 2)
-    case = Case("asynchronous", 512, 4, 16, 3)
-    beside = dataclasses.replace(case, mode="local")
-    slower = {**found, beside: found[beside]._replace(worker=0.5)}
-    assert cost_fit.training_of(case, slower, fitted).computing == 0.5
-    without = {key: value for key, value in found.items() if key != beside}
-    one = found[dataclasses.replace(beside, workers=1)].worker
-    assert cost_fit.training_of(case, without, fitted).computing == one
-
-
 def test_idle_and_busy_cores_lengthen_simulated_steps(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     slower = {
