@@ -6,11 +6,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from absl.testing import flagsaver
 
 from benchmarks import graph_build, harness, memory, rival_memory, rival_step
 from benchmarks.checkpoint_time import __main__ as checkpoint_time
-from benchmarks.kfac_step import MODELS
 from benchmarks.kfac_step import __main__ as kfac_step
 from benchmarks.rivals import environments
 from benchmarks.tower_step import __main__ as tower_step
@@ -57,21 +55,6 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
         assert " ".join(list(lines)[-1].split()) == last
 
 
-def test_graph_build(tmp_path, monkeypatch):
-    data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    options = ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]
-    outputs = [f"--json={data}", f"--picture={picture}"]
-    monkeypatch.setattr(harness, "divide_cpu", lambda _: None)  # The tests have divided it.
-    with flagsaver.flagsaver():
-        graph_build.define_flags()
-        graph_build.FLAGS(["program", *options, *outputs])
-        graph_build.main([])
-    found = json.loads(data.read_text())["measured"]
-    assert list(found) == ["1", "2"]
-    assert all(len(times) == 1 for ways in found.values() for times in ways.values())
-    assert picture.stat().st_size > 5000
-
-
 main = importlib.import_module("benchmarks.__main__")
 
 
@@ -97,16 +80,6 @@ def test_benchmarks_accept_their_planned_options(tmp_path, run_command):
     run_command("-c", CHECK_OPTIONS, json.dumps([command[2:] for command in commands]))
 
 
-@pytest.mark.slow
-def test_memory(run_benchmark):
-    options = ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"]
-    found = run_benchmark("memory", *options)
-    (alone,), mlp, kfac = found.pop(memory.ALONE).values(), *found.values()
-    assert all(peak > alone[0] for peaks in mlp.values() for peak in peaks)
-    # 6 layers and their inverses are at least 3 · 4 bytes · (785² + 2 · 1001² + ...).
-    assert kfac["K-FAC"][0] > kfac["momentum"][0] + 30e6
-
-
 def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
     options = SimpleNamespace(model=["convnet"], environments="", repeats=2)
     peaks = iter(range(101, 109))
@@ -120,28 +93,33 @@ def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
     }
 
 
-@pytest.mark.slow
-def test_programs_measure_peaks_with_our_kfac():
-    # 6 averages and inverses of 785² and 1001² float32 numbers in the two widest layers alone.
-    code = (
-        "from absl import app; from benchmarks import rival_memory\n"
-        "rival_memory.define_flags(); app.run(rival_memory.main)"
-    )
-    options = ["--here", "--model=autoencoder", "--optimizer=kfac", "--steps=1", "--batch_size=2"]
-    ours = harness.read_json([sys.executable, "-c", code, *options], "find a peak")
-    numbers = ["autoencoder", "2", "1", "1", "kfac"]
-    program = environments.command("tensorflow-kfac", sys.executable, "steps", *numbers)
-    theirs = harness.read_json(program, "find a peak")
-    for peaks in (ours, theirs):
-        assert peaks["alone"] > 100e6
-        assert peaks["peak"] - peaks["alone"] > 4 * 4 * (785**2 + 1001**2)
+SLOW_PROGRAMS = {
+    "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
+    "device_traffic": ["--step=clones", "--towers=2", "--details"],
+    "kfac_memory": ["--network=lenet", "--image_size=12", "--classes=5", "--towers=2"],
+    "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
+    "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
+    "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
+    "start": ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"],
+    "time_to_loss": ["--steps=40", "--seeds=1"],
+    "tower_step": ["--model=embedding", "--towers=2", "--rounds=2", "--block=2"],
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
-def test_program_runs_with_our_kfac(model):
-    # This project's `kfac` takes the same arguments as the one that the program is written for.
-    command = environments.command("tensorflow-kfac", sys.executable, "steps", model)
-    times = harness.read_json([*command, "2", "2", "1"], "time steps")
-    assert all(seconds > 0 for series in times.values() for seconds in series)
-    assert {name: len(series) for name, series in times.items()} == {"momentum": 2, "kfac": 2}
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("canned_kfac", ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"]),
+        ("graph_build", ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW_PROGRAMS.items()),
+    ],
+)
+def test_program_measures_and_draws(name, options, run_command, tmp_path):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    outputs = [f"--json={data}"]
+    if draws := name not in ("canned_kfac", "device_traffic", "kfac_memory", "kfac_step"):
+        outputs.append(f"--picture={picture}")
+    options = [each.replace("=.", f"={tmp_path}") for each in options]
+    run_command("-m", f"benchmarks.{name}", *outputs, *options, timeout=None)
+    assert json.loads(data.read_text())["measured"]
+    assert not draws or picture.stat().st_size > 5000

@@ -1,9 +1,3 @@
-import json
-
-import numpy as np
-import pytest
-from absl.testing import flagsaver
-
 from benchmarks.canned_kfac import __main__ as benchmark
 from benchmarks.canned_kfac import problems, races
 from benchmarks.canned_kfac.races import Cost, Curve, Training
@@ -42,15 +36,6 @@ def test_table_compares_totals_of_the_same_turn():
     assert any(row.startswith("| SGD | 0.3 | not reached |") for row in rows)
 
 
-def test_columns_are_standardized_by_the_training_set():
-    problem = problems.load("breast_cancer", None)
-    np.testing.assert_allclose(problem.train.values.mean(axis=0), 0, atol=1e-5)
-    np.testing.assert_allclose(problem.train.values.std(axis=0), 1, rtol=1e-4)
-    assert len(problem.held_out.labels) + len(problem.train.labels) == 569
-    with pytest.raises(ValueError, match=r"--problem=mnist needs --data_dir"):
-        problems.load("mnist", None)
-
-
 def test_runs_begin_anew():
     """The same number reaches about the same loss from other weights."""
     problem = problems.load("wine", None)._replace(steps=12, every=4, target=0.0)
@@ -61,16 +46,3 @@ def test_runs_begin_anew():
     assert first.losses[0] != second.losses[0]
     assert max(first.losses[-1], second.losses[-1]) < 0.5 * min(first.losses[0], second.losses[0])
     assert first.accuracies[-1] > 0.8
-
-
-def test_program_prints_and_saves(tmp_path, capsys):
-    path = tmp_path / "found.json"
-    options = ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2", f"--json={path}"]
-    with flagsaver.flagsaver():
-        benchmark.define_flags()
-        benchmark.FLAGS(["program", *options])
-        benchmark.main([])
-    assert "| Adam | " in capsys.readouterr().out
-    found = json.loads(path.read_text())["measured"]["wine"]["Adam"]
-    assert found["steps"] > 0
-    assert len(found["trainings"]) == 2

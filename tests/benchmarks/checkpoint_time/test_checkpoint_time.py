@@ -6,19 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.checkpoint_time import __main__ as checkpoint_time
 from benchmarks.checkpoint_time import checkpoint_programs as programs
 
 v1 = tf.compat.v1
-
-
-@pytest.mark.slow
-def test_program(run_benchmark, tmp_path):
-    options = ["--network=lenet", "--side=8", "--rounds=2", f"--checkpoints={tmp_path}"]
-    times = run_benchmark("checkpoint_time", *options)["times"]
-    assert list(times) == list(checkpoint_time.OPERATIONS)
-    assert all(len(seconds) == 2 for ways in times.values() for seconds in ways.values())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "found.png"]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 import replicate
-from benchmarks.device_traffic import kernel_registry, placement, traffic
+from benchmarks.device_traffic import placement, traffic
 from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
 from examples import convnet_model
 
@@ -92,18 +92,6 @@ def test_group_without_a_kernel_is_on_the_cpu():
     assert {placed[each] for each in operations if each.type == "AssignSubVariableOp"} == {"CPU:0"}
 
 
-def test_free_operations_follow_their_neighbours():
-    with tf.Graph().as_default() as graph:
-        with v1.device("/cpu:0"):
-            batch = v1.placeholder(tf.float32, [None, 3])
-        rows, constant = tf.shape(batch), tf.constant(2.0)
-        with v1.device("/gpu:2"):
-            doubled = batch * constant
-        free = tf.exp(doubled)
-        placed = placement.place(graph.get_operations(), lambda operation: True)
-    assert [placed[each.op] for each in (rows, constant, free)] == ["CPU:0", "GPU:2", "GPU:0"]
-
-
 def find(make, dtype=tf.float32, count=2):
     """The GPU kernel of the operation that `make` builds of some matrices."""
     with tf.Graph().as_default():
@@ -122,10 +110,8 @@ def test_kernels_tell_what_is_in_the_memory_of_the_cpu():
     assert find(lambda *values: tf.concat(values, axis=0), count=3).host_inputs == {3}
 
 
-def test_kernels_of_the_registry_that_differ_in_one_type_are_joined():
-    kernels = [({"T": [kind], "out": [out]}, ["y"]) for kind in ("i", "f") for out in ("a", "b")]
-    other = ({"T": ["g"], "out": ["a"]}, [])
-    joined = kernel_registry._merged([*kernels, other])
-    assert joined == [({"T": ["f", "i"], "out": ["a", "b"]}, ["y"]), other]
-    registered = kernel_registry.gpu_kernels()
-    assert registered["Assert"] == [{"types": {}, "host": ["condition", "data"]}]
+def test_operation_without_gpu_kernel_is_a_stray():
+    with tf.Graph().as_default() as graph, v1.device("/gpu:0"):
+        text = tf.strings.as_string(v1.placeholder(tf.float32, []), name="text").op
+        found = traffic.measure(graph.get_operations(), [text])
+    assert found.strays == [traffic.Stray("text", "AsString", "GPU:0")]

@@ -120,12 +120,3 @@ def test_links_carry_equal_shares_of_the_gradients(found, way, link, between_hal
     share = 0 if way == "last" else 0.75 * PARAMETERS
     for gpu in range(TOWER_COUNTS):
         assert links_of_way.received(f"GPU:{gpu}") == pytest.approx(share, abs=2 * SLACK)
-
-
-@pytest.mark.slow
-def test_program(run_benchmark):
-    options = ["--step=clones", "--towers=2", "--details"]
-    found = run_benchmark("device_traffic", *options, draws=False)["clones"]
-    assert found["rounds"] == 0
-    assert found["sent"]["GPU>GPU"] == 0
-    assert all(each["bytes"] > 1024 for each in found["crossings"])

@@ -71,12 +71,3 @@ def test_lines_of_devices_show_megabytes_and_shares_of_the_work():
         "| 2 | GPU:0 | 10 | 50 | 60 | 75% | 5 | 65 | 40 | 0 |",
         "| 2 | GPU:1 | 40 | 0 | 40 | 25% | 0 | 40 | 0 | 0 |",
     ]
-
-
-@pytest.mark.slow
-def test_program(run_benchmark):
-    options = ["--network=lenet", "--image_size=12", "--classes=5", "--towers=1", "--towers=2"]
-    found = run_benchmark("kfac_memory", *options, draws=False)
-    assert found["settings"]["network"] == "lenet"
-    assert set(found["1"]["devices"]) == {"GPU:0"}
-    assert set(found["2"]["devices"]) == {"CPU:0", "GPU:0", "GPU:1"}

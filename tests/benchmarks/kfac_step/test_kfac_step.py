@@ -11,14 +11,6 @@ from kfac.state import run_if
 v1 = tf.compat.v1
 
 
-@pytest.mark.slow
-def test_program(run_benchmark):
-    options = ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"]
-    (found,) = run_benchmark("kfac_step", *options, draws=False)
-    assert found["model"] == "convnet"
-    assert len(found["kfac"]) == len(found["momentum"]) == 1
-
-
 def operations_of(fetches, feeds):
     with v1.Session() as session:
         return operation_counts.executed_operations(step_programs.traced(session, fetches, feeds))

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from benchmarks import harness
 from benchmarks.rivals import environments
 
 
@@ -51,14 +50,3 @@ def test_race_takes_turns_and_names_what_does_not_start(turns):
     }
     assert found["runs"][2]["losses"] == pytest.approx([10.0, 9.2, 8.4])
     json.dumps(found)
-
-
-def test_programs_of_rivals_exist():
-    for name, rival in environments.RIVALS.items():
-        for kind in rival.kinds:
-            _, *options, program, argument = environments.command(name, "python", kind, "convnet")
-            assert options == ["-E", "-s"]
-            assert (harness.ROOT / program).exists()
-            assert argument == "convnet"
-    assert environments.with_programs("steps") == ["tensorflow-kfac", "kfac-jax"]
-    assert environments.with_programs("losses") == ["tensorflow-kfac", "kfac-jax", "pytorch"]

@@ -1,7 +1,6 @@
 """Points of clusters that are measured, and the cases that they are for."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -68,25 +67,6 @@ def test_real_processes(monkeypatch):
         assert by_mode[mode].sent > 0.85 * times * size, mode
         assert by_mode[mode].server > 0
         assert by_mode[mode].seconds > 0
-
-
-@pytest.mark.slow
-def test_failed_process_ends_the_program(monkeypatch):
-    monkeypatch.setattr(cluster_processes, "_PATIENCE_SECS", 60)
-    broken = Case("asynchronous", -1, 2, 2, 1)
-    with cluster_processes.Cluster(1) as cluster:
-        pids = [process.pid for process in cluster._processes]
-        with pytest.raises(SystemExit, match="worker 0 has ended"):
-            cluster.run(broken, settle=0.0, window=0.1)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-
-
-def test_cases_are_unique_and_know_their_bytes():
-    case = Case("shared", width=3, layers=2, batch=5, workers=4)
-    assert (case.parameters, case.factors) == (2 * 9 * 4, 2 * (9 + 9) * 4)
-    cases = list(cluster_cases.all_cases(4))
-    assert len({case.name for case in cases}) == len(cases)
-    assert {case.mode for case in cases if case.is_tiny} == set(cluster_cases.MODES)
 
 
 @pytest.mark.parametrize("mode", cluster_cases.KFAC_MODES)

@@ -108,21 +108,15 @@ def test_small_work_of_dedicated_workers_is_equal(found):
 
 def test_kfac_time_is_that_without_a_cluster(found):
     case = Case("shared", 256, 4, 512, 3)
-    training = cost_fit.training_of(case, found, cost_fit.constants(found, 2))
+    fitted = cost_fit.constants(found, 2)
+    training = cost_fit.training_of(case, found, fitted)
     whole = training.statistics + training.preconditioning + training.inversion / case.interval
     assert whole == pytest.approx(2 * training.computing)
     assert training.factors == 8 * 256**2 * 4
-
-
-def test_computing_time_is_that_beside_as_many_workers(found):
-    fitted = cost_fit.constants(found, 2)
-    case = Case("asynchronous", 512, 4, 16, 3)
-    beside = dataclasses.replace(case, mode="local")
+    # As many workers compute side by side.
+    beside = Case("local", 256, 4, 512, 3)
     slower = {**found, beside: found[beside]._replace(worker=0.5)}
     assert cost_fit.training_of(case, slower, fitted).computing == 0.5
-    without = {key: value for key, value in found.items() if key != beside}
-    one = found[dataclasses.replace(beside, workers=1)].worker
-    assert cost_fit.training_of(case, without, fitted).computing == one
 
 
 def test_idle_and_busy_cores_lengthen_simulated_steps(found):

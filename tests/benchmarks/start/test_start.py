@@ -1,4 +1,3 @@
-import pytest
 import tensorflow as tf
 
 from benchmarks.rivals import first_step
@@ -48,10 +47,3 @@ def test_lines_compare_with_the_rival():
     assert ours.count("0.62 [0.50, 0.75]") == 2
     assert "3.00 [2.00, 4.00]" in towers
     assert plain.count("[") == theirs.count("[") == 2
-
-
-@pytest.mark.slow
-def test_program(run_benchmark):
-    options = ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"]
-    momentum, kfac = run_benchmark("start", *options)
-    assert kfac["records"][0]["operations"] > momentum["records"][0]["operations"]

@@ -1,7 +1,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 from absl.testing import flagsaver
 
@@ -32,15 +31,6 @@ def curves():
         *(curve("kfac fixed", 0.1, [9.0, 8.0, 2.4], seed) for seed in (1, 2)),
         *(curve("kfac growing", 0.1, [9.0, 1.0, 0.5], seed) for seed in (1, 2)),
     ]
-
-
-def test_curve_reaches_a_loss():
-    found = curve("kfac", 0.1, [math.nan, 4.0, 3.0, 3.5])
-    assert found.lowest == 3.0
-    assert found.reaches(4.0) == (5, pytest.approx(0.05))
-    assert found.reaches(3.2) == (10, pytest.approx(0.1))
-    assert found.reaches(2.9) == (math.inf, math.inf)
-    assert curve("kfac", 0.1, [math.nan, math.inf]).lowest == math.inf
 
 
 def test_results_choose_best_settings(curves):
@@ -99,20 +89,6 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-def test_programs_start_equal_and_learn(monkeypatch):
-    monkeypatch.setattr(loss_programs, "WARM_UP", 1)
-    problem, names = Problem("convnet"), ("momentum", "kfac fixed")
-    settings, *_ = loss_race.grid(problem, race_settings.SETTINGS, names)
-    programs = [loss_programs.Program(problem, name, settings[name], seed=3) for name in names]
-    before = [program.loss() for program in programs]
-    np.testing.assert_allclose(before[0], before[1], rtol=1e-5)
-    for program in programs:
-        assert program.run(5) > 0
-        assert program.loss() < before[0]
-        program.close()
-
-
 def test_batches_grow(monkeypatch):
     monkeypatch.setattr(loss_programs, "UNITS", (8, 2))
     monkeypatch.setattr(loss_programs, "WARM_UP", 0)
@@ -139,10 +115,3 @@ def test_batches_grow(monkeypatch):
     assert found == [512, int(512 * math.exp(0.5)), 1024]
     assert program.loss() < before
     program.close()
-
-
-@pytest.mark.slow
-def test_program(run_benchmark):
-    found = run_benchmark("time_to_loss", "--steps=40", "--seeds=1")["ours"]
-    runs = {(run["problem"], run["optimizer"], run["setting"]) for run in found}
-    assert len(runs) == len(found) == 2 * 4 * 3

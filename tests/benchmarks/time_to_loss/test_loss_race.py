@@ -17,7 +17,6 @@ from benchmarks.time_to_loss.race_settings import Problem
 from examples import mnist
 
 v1 = tf.compat.v1
-TABLES = {"ours": race_settings.SETTINGS, **race_settings.RIVAL_SETTINGS}
 
 
 @pytest.mark.slow
@@ -124,14 +123,6 @@ def test_pytorch_optimizers_learn_from_our_weights_and_batches(model, tmp_path, 
     assert theirs.losses[:3] == pytest.approx(losses, rel=1e-4)
 
 
-def test_grid_of_the_middle_settings():
-    settings = {"adam": {"convnet": (1.0, 2.0, 3.0)}, "kfac": {"convnet": (4.0, 5.0, 6.0)}}
-    problem = race_settings.Problem("convnet")
-    whole = loss_race.grid(problem, settings, {"adam", "kfac"})
-    assert whole == [{"adam": a, "kfac": a + 3} for a in (1, 2, 3)]
-    assert loss_race.grid(problem, settings, {"kfac"}, only_middle=True) == [{"kfac": 5}]
-
-
 def drawn(kind, shape):
     with tf.Graph().as_default():
         v1.set_random_seed(1)
@@ -156,16 +147,3 @@ def test_glorot_weights_are_uniform():
     weights = drawn("glorot", [100, 50])
     assert 0.99 * 0.2 < np.abs(weights).max() <= 0.2
     assert weights.std() == pytest.approx(0.2 / 3**0.5, rel=0.05)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_optimizers_choose_among_as_many_settings_for_the_same_problems(name):
-    table = TABLES[name]
-    assert table["adam"] == race_settings.SETTINGS["adam"]
-    assert race_settings.BASELINE in table
-    assert table.keys() <= race_settings.BLOCK.keys()
-    counts = {len(set(settings)) for problems in table.values() for settings in problems.values()}
-    assert counts == {3}
-    if name != "ours":
-        models = {race_settings.Problem(model).name for model in environments.RIVALS[name].models}
-        assert models == set.intersection(*map(set, table.values())) & set(race_settings.MODELS)
