@@ -12,6 +12,20 @@ TRAINER = Path(__file__).with_name("trainer.py")
 SAVE_STEPS = 10
 KILLS = ["worker", "chief", "ps", "evaluator", "all"]
 
+EAGER = """
+import sys
+import tensorflow as tf
+import replicate
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+config = replicate.RunConfig(model_dir=sys.argv[1], train_distribute=strategy, progress="off")
+estimator = replicate.Estimator(lambda features, mode: None, config=config)
+try:
+    estimator.train(lambda: tf.data.Dataset.range(4).batch(2), max_steps=1)
+except ValueError as error:
+    print("refused", error, flush=True)
+"""
+
 
 @pytest.mark.broad
 @pytest.mark.timeout(600)
@@ -48,3 +62,15 @@ def test_training_survives_the_loss_of_tasks(mode, kills, cluster, journal, tmp_
     if "evaluator" in kills:
         last = int(saved.get_tensor("global_step"))
         assert journal.of("evaluator 0")[-1] == f"evaluated {last}"
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(120)
+def test_strategy_that_was_made_eagerly_and_has_the_port_is_refused(cluster, journal, tmp_path):
+    supervisor = cluster("-c", EAGER, tmp_path, workers=2, ps=0, evaluator=False)
+    assert supervisor.run() == 0
+    for name in ("chief 0", "worker 0"):
+        (told,) = [text for text in journal.of(name) if text.startswith("refused")]
+        assert told.startswith(f"refused Cannot start the server of {name} on port ")
+        assert "MultiWorkerMirroredStrategy() does when it is made outside of a graph" in told
+        assert "RunConfig(train_distribute=replicate.AllReduce())" in told
