@@ -4,7 +4,6 @@ All that the processes print is printed here as well, so that pytest shows it wh
 """
 
 import contextlib
-import functools
 import importlib.util
 import os
 import re
@@ -55,12 +54,6 @@ def print_row():
 def kill():
     """The module `kills.py`."""
     return load("kills")
-
-
-@pytest.fixture(scope="session")
-def program():
-    """Returns a training program of this directory as a module, by its name."""
-    return functools.cache(load)
 
 
 @pytest.fixture

@@ -32,14 +32,6 @@ class ProxiedPlan:
             cluster.setdefault(other.job, []).append(address)
         return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 
-    def link(self, client, server):
-        """Returns the link through which one task reaches another."""
-        return self._links[client, server]
-
     def between(self, *tasks):
         """Returns the links between tasks, in both directions."""
         return [link for pair, link in self._links.items() if set(pair) <= set(tasks)]
-
-    def of(self, task):
-        """Returns all links to and from a task."""
-        return [link for pair, link in self._links.items() if task in pair]

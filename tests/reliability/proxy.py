@@ -81,14 +81,10 @@ class Link:
 
     Attributes:
       address: The port, as "127.0.0.1:port".
-      accepted: Number of connections that clients have made.
-      moved: Bytes that were delivered, by direction.
     """
 
     def __init__(self, server, loop):
         self.address = None
-        self.accepted = 0
-        self.moved = {OUT: 0, BACK: 0}
         self._server = server
         self._loop = loop
         self._condition = Condition()
@@ -132,7 +128,6 @@ class Link:
             line.forgotten = Condition(silent="both", loses=True)
 
     async def _accept(self, reader, writer):
-        self.accepted += 1
         line = _Line(self, writer)
         self._lines.add(line)
         try:
@@ -205,9 +200,9 @@ class _Line:
             if not data:
                 writer.write_eof()
                 return
-            await self._write(direction, data, writer)
+            await self._write(data, writer)
 
-    async def _write(self, direction, data, writer):
+    async def _write(self, data, writer):
         """Writes at the speed of the link."""
         while data:
             speed = self._condition.bytes_per_sec
@@ -217,7 +212,6 @@ class _Line:
                 await asyncio.sleep(len(part) / speed)
             writer.write(part)
             await writer.drain()
-            self._link.moved[direction] += len(part)
 
     async def _while_silent(self, direction):
         while self._condition.is_silent(direction):

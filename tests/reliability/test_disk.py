@@ -209,37 +209,6 @@ def test_disk_that_fills_up_while_a_checkpoint_is_written(mount, train):
     assert not (disk.seen / "checkpoint.saving").exists()
 
 
-def test_retry_saves_again_when_there_is_room(mount, train):
-    disk = mount(TMPFS)
-    trainer = begin(train, disk.folder, "--on_save_error=retry", disk=disk)
-    disk.fill(MEBIBYTE // 2)
-    trainer.open_gates(15)
-    trainer.wait_for("step 25")
-    check_checkpoint(disk.seen, 10)
-    (disk.seen / "ballast").unlink()
-    trainer.open_gates(25, 35)
-    assert trainer.end() == (0, [])
-    assert sum("Training goes on and saves at the next interval" in s for s in trainer.lines) == 1
-    check_checkpoint(disk.seen, 40)
-    assert len(list(disk.seen.glob("*.index"))) == 2
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_last_save_is_an_error_with_retry_too(mount, train, number):
-    disk = mount(TMPFS)
-    trainer = begin(train, disk.folder, "--on_save_error=retry", "--steps=27", disk=disk)
-    disk.fill(0)
-    if number is not None:
-        trainer.send(number)
-        trainer.open_gates(15)
-        check_stop(trainer, "model.ckpt-15: it needs")
-    else:
-        trainer.open_gates(15, 25)
-        check_stop(trainer, "model.ckpt-27: it needs")
-        assert sum("Training goes on and saves" in line for line in trainer.lines) == 1
-    check_checkpoint(disk.seen, 10)
-
-
 def test_limit_of_a_file(train, tmp_path):
     trainer = train(tmp_path / "run", "--largest_file=500000")
     check_stop(trainer, r"model.ckpt-0: .*File too large")
@@ -292,22 +261,6 @@ def test_directory_that_goes_away(train, tmp_path, replaced, mode):
     check_continues(train, folder)
 
 
-def test_files_that_training_does_without(train, tmp_path):
-    folder = tmp_path / "run"
-    for name in ("run.json", "time.json", "metrics.jsonl", "graph.pbtxt", "eval"):
-        (folder / name / "a").mkdir(parents=True)
-    shutil.rmtree(folder / "eval")
-    (folder / "eval").write_text("")
-    trainer = train(folder)
-    trainer.open_gates(15, 25, 35)
-    assert trainer.end() == (0, [])
-    check_checkpoint(folder, 40)
-    for name in ("run.json", "time.json", "metrics.jsonl", "graph.pbtxt"):
-        warnings = [line for line in trainer.lines if f"{folder}/{name} cannot be written" in line]
-        assert len(warnings) == 1, name
-    assert any(f"{folder}/eval/events.out.tfevents.* cannot" in line for line in trainer.lines)
-
-
 def test_disk_that_turns_read_only(mount, train):
     disk = mount(EXT4)
     trainer = begin(train, disk.folder, "--steps=30", "--on_save_error=retry", disk=disk)
@@ -341,32 +294,3 @@ def test_slow_disk_and_a_signal_while_it_writes(train, tmp_path, number):
     assert (code, errors) == (143 if number == signal.SIGTERM else -number, [])
     check_checkpoint(folder, 20 if number == signal.SIGTERM else 10)
     check_continues(train, folder)
-
-
-@pytest.mark.parametrize("mode", ["single_machine", "estimator"])
-@pytest.mark.parametrize("fault", ["full", "limit"])
-def test_example_programs_end_with_one_line(mount, tmp_path, mode, fault):
-    disk = mount("mount -t tmpfs -o size=256k none {folder}" if fault == "full" else TMPFS)
-    limit = "" if fault == "full" else "ulimit -f 60 && "  # Blocks of 512 bytes.
-    program = (
-        f"{limit}exec {sys.executable} -m examples.convnet --mode={mode} --optimizer=momentum"
-        f" --model_dir={disk.folder} --train_steps=60 --eval_every_steps=60 --save_every_steps=5"
-        " --batch_size=16"
-    )
-    ended = subprocess.run(
-        [*disk.enter, "sh", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECS,
-        check=False,
-    )
-    print(ended.stdout, ended.stderr)
-    assert ended.returncode == 2
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("examples.convnet: ")]
-    print(f"fault       | {lines}")
-    assert len(lines) == 1
-    assert "Traceback" not in ended.stderr
-    found = "bytes free|No space left" if fault == "full" else "File too large"
-    assert re.search(found, lines[0])

@@ -1,4 +1,4 @@
-"""Two jobs want one model directory: the first is stopped, killed or alive, the second starts.
+"""Two jobs want one model directory: the first is stopped, the second starts.
 
 The moments at which the first job is stopped come from a seed; every other one is within a save.
 With -s, a line is printed for each takeover.
@@ -140,15 +140,3 @@ def test_a_stopped_job_harms_nothing_when_it_continues(start_job, tmp_path):
         print(
             f"takeover    | stopped {where} after step {each.step}: first step {secs:.1f} s later"
         )
-
-
-@pytest.mark.slow
-def test_the_directory_of_a_killed_job_is_free_at_once(start_job, tmp_path):
-    for _ in range(3):
-        job = start_job(tmp_path)
-        for _ in range(6):
-            read_step(job)
-        os.kill(job.pid, signal.SIGKILL)  # Nobody has asked for its exit code when the next starts.
-    secs = read_up_to(start_job(tmp_path), LAST)
-    print(f"takeover    | killed: first step {secs:.1f} s later")
-    assert secs < 5

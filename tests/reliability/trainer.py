@@ -1,17 +1,16 @@
 """A training program whose weights tell how many updates they had, for clusters that lose tasks.
 
-    python trainer.py async|sync|lockstep|average|reduce|evaluate MODEL_DIR STEPS PHASE_STEPS
+    python trainer.py async|sync|average|reduce|evaluate MODEL_DIR STEPS PHASE_STEPS
 
 Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
 "step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
 PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
-time to. In lockstep every worker sends one gradient for each synchronous step. With average, each
-worker makes two steps of its own for each step, which is then an averaging. With reduce, there are
-no parameter servers, and each process prints "saving" when it begins to save; with evaluate, all of
-them also evaluate together. Training ends before STEPS when there is a file MODEL_DIR/end. A
-process waits before it does anything as long as there is a file MODEL_DIR/away-TASK-INDEX. With
-IMPORT_SECS in the environment it first waits for a random time up to that, since a fork of a
-process that has imported TensorFlow would start at once.
+time to. With average, each worker makes two steps of its own for each step, which is then an
+averaging. With reduce, there are no parameter servers, and each process prints "saving" when it
+begins to save; with evaluate, all of them also evaluate together. Training ends before STEPS when
+there is a file MODEL_DIR/end. A process waits before it does anything as long as there is a file
+MODEL_DIR/away-TASK-INDEX. With IMPORT_SECS in the environment it first waits for a random time up
+to that, since a fork of a process that has imported TensorFlow would start at once.
 
 The gradient of "total" is always 1. That of "weights" is a function of their value alone, the same
 for all workers: in synchronous training everything is known from the number of steps.
@@ -33,7 +32,6 @@ TARGET = (1.0, -2.0, 3.0)
 SAVE_STEPS = 10
 TIMEOUT_SECS = float(os.environ.get("TIMEOUT_SECS", "120"))
 STEP_TIMEOUT_SECS = float(os.environ.get("STEP_TIMEOUT_SECS", TIMEOUT_SECS))
-PATIENCE_SECS = float(os.environ.get("PATIENCE_SECS", "300"))
 REPLICAS = int(os.environ.get("REPLICAS", "0"))
 INTERVAL_STEPS = 2
 REDUCING = ("reduce", "evaluate")
@@ -113,7 +111,7 @@ def make_optimizer(mode, config, getter):
             is_chief=config.is_chief,
             ma_custom_getter=getter,
             interval_steps=INTERVAL_STEPS,
-            patience_secs=PATIENCE_SECS,
+            patience_secs=300,
         )
         return optimizer, [optimizer.make_session_run_hook()]
     optimizer = v1.train.SyncReplicasOptimizer(
@@ -121,8 +119,7 @@ def make_optimizer(mode, config, getter):
         replicas_to_aggregate=REPLICAS or config.num_worker_replicas or 1,
         total_num_replicas=config.num_worker_replicas or 1,
     )
-    tokens = 0 if mode == "lockstep" else -1
-    return optimizer, [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
+    return optimizer, [optimizer.make_session_run_hook(config.is_chief)]
 
 
 def input_fn():

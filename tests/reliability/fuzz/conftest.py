@@ -139,7 +139,7 @@ def _told(error):
 
 
 class Damage:
-    """Changes of bytes, texts and JSON values, drawn from a `random.Random`."""
+    """Changes of bytes, files, texts and JSON values, drawn from a `random.Random`."""
 
     odd_texts = ODD_TEXTS
     extreme_numbers = EXTREME_NUMBERS
@@ -150,6 +150,18 @@ class Damage:
         for _ in range(draw.choice((1, 1, 1, 2, 3))):
             draw.choice(_BYTE_CHANGES)(draw, changed)
         return bytes(changed)
+
+    def path(self, draw, path):
+        """Puts a directory, a link to nowhere or to itself, or nothing in the place of a file."""
+        change = draw.choice(("directory", "link", "nothing"))
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+            if change == "link":
+                path.symlink_to(draw.choice(("/absent/file", path.name)))
+        if change == "directory":
+            path.mkdir(exist_ok=True)
+            if draw.random() < 0.3:
+                (path / "inside").write_text("something")
 
     def value(self, draw, value):
         """Returns a JSON value in which one part, or all, has become another type or an extreme."""
@@ -273,7 +285,7 @@ _BYTE_CHANGES = (
 
 @pytest.fixture
 def damage():
-    """Changes of bytes, texts and JSON values."""
+    """Changes of bytes, files, texts and JSON values."""
     return Damage()
 
 

@@ -152,17 +152,12 @@ def pick(draw, folder):
     paths = sorted(folder.iterdir())
     newest = [path for path in paths if path.name.startswith(f"model.ckpt-{STEPS[-1]}.")]
     core = [path for path in newest if ".data" in path.name or path.name.endswith(".index")]
-    return draw.choice(draw.choice((core, newest, paths)) or paths)
+    state = [path for path in paths if path.name == "checkpoint"]
+    return draw.choice(draw.choice((core, core, newest, paths, state)) or paths)
 
 
 def change_bytes(draw, damage, folder):
     path = pick(draw, folder)
-    if path.is_file():
-        path.write_bytes(damage.bytes(draw, path.read_bytes()))
-
-
-def change_state(draw, damage, folder):
-    path = folder / "checkpoint"
     if path.is_file():
         path.write_bytes(damage.bytes(draw, path.read_bytes()))
 
@@ -204,11 +199,11 @@ def suffix_of(path):
 
 
 def swap(draw, damage, folder):
-    """Files of one kind change their places."""
+    """Files of one kind change their places: those of two checkpoints, or two parts of the data."""
     path = pick(draw, folder)
-    suffix = suffix_of(path)
-    alike = [other for other in sorted(folder.glob(f"*.{suffix}")) if other != path]
-    if suffix and alike:
+    kind = suffix_of(path).partition("-")[0]
+    alike = [other for other in sorted(folder.glob(f"*.{kind}*")) if other != path]
+    if kind and alike:
         exchange(path, draw.choice(alike), keeps=draw.random() < 0.7)
 
 
@@ -224,35 +219,10 @@ def swap_checkpoints(draw, damage, folder):
             exchange(second, first)
 
 
-def swap_shards(draw, damage, folder):
-    paths = sorted(folder.glob(f"model.ckpt-{draw.choice(STEPS)}.data-*"))
-    if len(paths) == 2:
-        exchange(*paths)
-
-
-def remove(draw, damage, folder):
-    path = pick(draw, folder)
-    if path.is_file():
-        path.unlink()
-
-
-def put_directory(draw, damage, folder):
-    """A directory takes the place of a file."""
+def replace(draw, damage, folder):
+    """A directory or a link takes the place of a file, or the file is lost."""
     odd = ("run.json", "graph.pbtxt", "training_ended", "checkpoint.saving", "checkpoint")
-    path = draw.choice((pick(draw, folder), folder / draw.choice(odd)))
-    if path.is_file() or path.is_symlink():
-        path.unlink()
-    path.mkdir(exist_ok=True)
-    if draw.random() < 0.3:
-        (path / "inside").write_text("something")
-
-
-def put_link(draw, damage, folder):
-    """A symbolic link to nowhere, or to itself, takes the place of a file."""
-    path = pick(draw, folder)
-    if path.is_file():
-        path.unlink()
-        path.symlink_to(draw.choice(("/absent/file", path.name)))
+    damage.path(draw, draw.choice((pick(draw, folder), folder / draw.choice(odd))))
 
 
 def add_file(draw, damage, folder):
@@ -271,9 +241,9 @@ def add_file(draw, damage, folder):
 
 
 CHANGES = (
-    *(change_bytes,) * 8,
-    *(change_state, change_state, name_another, name_another, change_position, change_position),
-    *(swap, swap, swap_checkpoints, swap_shards, remove, put_directory, put_link, add_file),
+    *(change_bytes,) * 10,
+    *(name_another, name_another, change_position, change_position),
+    *(swap, swap, swap, swap_checkpoints, replace, replace, replace, add_file),
 )
 
 

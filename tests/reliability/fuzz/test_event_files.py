@@ -92,11 +92,10 @@ def change_record(draw, damage, folder):
         path.write_bytes(damage.bytes(draw, path.read_bytes()))
 
 
-def put_directory(draw, damage, folder):
+def replace(draw, damage, folder):
     names = (*RECORDS, "report.html", "report.md", "report.png", "eval_x", "events.out.tfevents.2")
-    path = folder / draw.choice(names)
-    path.unlink(missing_ok=True)
-    path.mkdir(exist_ok=True)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    damage.path(draw, draw.choice((folder / draw.choice(names), *sorted(files))))
 
 
 def put_link(draw, damage, folder):
@@ -107,19 +106,15 @@ def put_link(draw, damage, folder):
     path.symlink_to(draw.choice(("/absent", path.name, ".")))
 
 
-def remove(draw, damage, folder):
-    draw.choice(sorted(path for path in folder.rglob("*") if path.is_file())).unlink()
-
-
 def remove_events(draw, damage, folder):
     for path in folder.glob("events.*"):
-        path.unlink() if not path.is_dir() else path.rmdir()
+        path.unlink() if not path.is_dir() else shutil.rmtree(path)
 
 
 CHANGES = (
     *(change_events,) * 5,
     *(odd_scalars, odd_scalars, mix_events, change_record, change_record),
-    *(put_directory, put_link, remove, remove_events),
+    *(replace, replace, put_link, remove_events),
 )
 
 
