@@ -98,7 +98,7 @@ def test_another_cluster_is_told_with_both():
 def test_absent_workers_are_named(workers, tmp_path):
     chief, _, last = workers.new(3)
     for role, text in (
-        (chief, r"^chief 0 has (waited 0\.2 s|made no step) .*worker 0 at "),
+        (chief, r"^chief 0 has (waited 0\.2 seconds|made no step) .*worker 0 at "),
         (last, "^worker 1 has (waited|made no step) .*chief 0 at '127"),
     ):
         estimator = workers.estimator(

@@ -32,9 +32,8 @@ def growing_scale():
     "settings",
     [
         {"clip_norm": 0.5, "loss_scale": growing_scale(), "accumulate_steps": 2},
-        {"skip_nonfinite": 2, "accumulate_steps": 3},
+        {"skip_nonfinite": 2},
         pytest.param({"loss_scale": growing_scale()}, marks=pytest.mark.broad),
-        pytest.param({"skip_nonfinite": 2}, marks=pytest.mark.broad),
     ],
     ids=" and ".join,
 )
@@ -164,16 +163,16 @@ def test_hook_of_one_worker_ends_all_workers_after_the_next_step(workers, tmp_pa
 
 
 def test_training_goes_on_with_another_number_of_workers(workers, tmp_path):
-    """Two workers, then three, then one process: as one process in one go, checkpoints included.
+    """One process, then two workers, then one process: as one in one go, checkpoints included.
 
     Checkpoints of workers have no accumulated gradients, which begin at zero in the next update.
     """
     model_fn, folder = workers.model(accumulate_steps=2), tmp_path / "many"
     [whole] = workers.parts(0, 12)
     expected = workers.train(model_fn, whole, tmp_path / "one", max_steps=6)
-    for max_steps, bounds in ((2, [0, 8, 12]), (4, [0, 2, 8, 12])):
-        inputs = workers.parts(*bounds)
-        workers.only(workers.train_together(model_fn, inputs, folder, max_steps=max_steps))
+    workers.train(model_fn, whole, folder, max_steps=2)
+    inputs = workers.parts(0, 8, 12)
+    workers.only(workers.train_together(model_fn, inputs, folder, max_steps=4))
     found = workers.train(model_fn, whole, folder, max_steps=6)
     del found["gradient_accumulation/steps"], expected["gradient_accumulation/steps"]
     workers.assert_close(found, expected)
