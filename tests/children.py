@@ -1,7 +1,7 @@
 """Runs the tests of a pytest-xdist worker in child processes, so that no process grows without end.
 
-Servers of TensorFlow cannot be stopped, and each leaves some 36 threads; sessions and traced
-functions leave memory. A worker therefore collects the tests but runs none. It forks a child,
+Servers of TensorFlow cannot be stopped, and each leaves its threads; sessions and traced functions
+leave memory. A worker therefore collects the tests but runs none. It forks a child,
 which runs tests until it has grown, and then another one. Without workers (`pytest -n 0`) tests
 run in pytest's own process.
 

@@ -1,7 +1,8 @@
 """Faults of the processes of a cluster other than a kill in the middle of training.
 
 Processes that are stopped and continue, a clock that is wrong, parameter servers that come up last,
-and another number of workers. With -s, a line is printed for each.
+another number of workers, and kills of all processes in each phase of a save. With -s, a line is
+printed for each.
 """
 
 import os
@@ -106,3 +107,64 @@ def test_another_number_of_workers_after_a_restart(cluster, tmp_path, faulty):
         assert supervisor.run() == 0
         faulty.check_weights("sync", last_checkpoint(tmp_path), part * STEPS, losses=0)
     print("process     | 2, 3 and 1 workers, 100 steps each: NumPy's weights after each")
+
+
+STOP_IN_SAVE = """
+import os, runpy, sys, time
+import tensorflow as tf
+
+PHASES = {20: "data", 40: "index", 60: "state", 80: "note"}
+save, folder = tf.compat.v1.train.Saver.save, sys.argv[2]
+
+def save_up_to_a_phase(self, session, path, global_step=None, **settings):
+    phase = PHASES.get(global_step)
+    marker = os.path.join(folder, f"stopped-{phase}")
+    if phase is None or os.path.exists(marker):
+        return save(self, session, path, global_step=global_step, **settings)
+    open(marker, "w").close()
+    if phase != "data":
+        settings["write_state"] = phase == "note"
+        save(self, session, path, global_step=global_step, **settings)
+    if phase == "index":
+        os.remove(f"{path}-{global_step}.index")
+    print(f"stopped before {phase}", flush=True)
+    time.sleep(600)
+
+tf.compat.v1.train.Saver.save = save_up_to_a_phase
+sys.path.insert(0, os.path.dirname(os.environ["TRAINER"]))
+sys.argv[0] = os.environ["TRAINER"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.timeout(400)
+def test_all_are_killed_in_each_phase_of_a_save(cluster, journal, tmp_path, faulty):
+    tasks = (faulty.CHIEF, faulty.WORKER, faulty.PS)
+    stopped = []
+
+    def look(name, text):
+        word, _, phase = text.partition(" before ")
+        if name == faulty.CHIEF and word == "stopped":
+            stopped.append(phase)
+            for pid in [supervisor.pid(task) for task in tasks]:
+                os.killpg(pid, signal.SIGKILL)
+
+    journal.react = look
+    supervisor = cluster(
+        "-c",
+        STOP_IN_SAVE,
+        "sync",
+        tmp_path,
+        STEPS,
+        STEPS,
+        evaluator=False,
+        restarts=6,
+        environment={"TRAINER": str(TRAINER)},
+    )
+    assert supervisor.run() == 0
+    assert stopped == ["data", "index", "state", "note"]
+    faulty.check_weights("sync", last_checkpoint(tmp_path), STEPS, losses=0)
+    assert not list(tmp_path.glob("checkpoint.*saving*")), "every note is withdrawn"
+    listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+    assert sorted(f"{path}.index" for path in listed) == sorted(map(str, tmp_path.glob("*.index")))
+    print("process     | all killed before data, index, state file and note: NumPy's weights")
