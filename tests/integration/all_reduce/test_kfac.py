@@ -80,8 +80,8 @@ def model(
 def test_workers_with_towers_equal_one_tower(workers, tmp_path, settings):
     """Statistics are of the whole batch, and the inverses are divided over the workers."""
     model_fn = model(**settings)
-    expected = workers.train(model_fn, workers.parts(0, 12)[0], tmp_path / "one")
-    towers = {"devices": workers.TOWERS, "uneven": "weighted"}
+    expected = workers.train(model_fn, workers.parts(0, 12)[0], tmp_path / "one", max_steps=6)
+    towers = {"devices": workers.TOWERS, "uneven": "weighted", "max_steps": 6}
     inputs = workers.parts(0, 8, 12)
     found = workers.train_together(model_fn, inputs, tmp_path / "many", **towers)
     workers.assert_close(workers.only(found), expected, 5e-6)

@@ -12,7 +12,9 @@ v1 = tf.compat.v1
 
 
 def test_workers_with_towers_equal_one_tower(workers, tmp_path):
-    expected = workers.train(workers.model(), workers.parts(0, 12)[0], tmp_path / "one")
+    expected = workers.train(
+        workers.model(), workers.parts(0, 12)[0], tmp_path / "one", max_steps=6
+    )
     found = workers.train_together(
         workers.model(),
         workers.parts(0, 8, 12),
@@ -20,6 +22,7 @@ def test_workers_with_towers_equal_one_tower(workers, tmp_path):
         settings=replicate.AllReduce(timeout_secs=10, check_every=3, pack_bytes=64),
         devices=workers.TOWERS,
         uneven="weighted",
+        max_steps=6,
     )
     workers.assert_close(workers.only(found), expected)
 
@@ -50,10 +53,11 @@ def test_stages_of_an_update_decide_alike_on_all_workers(workers, tmp_path, own_
         spoilt = tf.data.Dataset.from_tensors((features, bad))
         return batches.take(2).concatenate(spoilt).concatenate(batches)
 
-    expected = workers.train(model_fn, lambda: input_fn(0, 12), tmp_path / "one")
+    expected = workers.train(model_fn, lambda: input_fn(0, 12), tmp_path / "one", max_steps=5)
     own_log.clear()
     inputs = [lambda: input_fn(0, 8), lambda: input_fn(8, 12)]
-    found = workers.only(workers.train_together(model_fn, inputs, tmp_path / "many"))
+    found = workers.train_together(model_fn, inputs, tmp_path / "many", max_steps=5)
+    found = workers.only(found)
     if "accumulate_steps" in settings:
         kept = [name for name in expected if name.startswith("gradient_accumulation/")]
         assert len(kept) == 4, "a count and three totals, which workers keep for themselves"
