@@ -1,9 +1,9 @@
 """Runs the tests of a pytest-xdist worker in child processes, so that no process grows without end.
 
 Servers of TensorFlow cannot be stopped, and each leaves its threads; sessions and traced functions
-leave memory. A worker therefore collects the tests but runs none. It forks a child,
-which runs tests until it has grown, and then another one. Without workers (`pytest -n 0`) tests
-run in pytest's own process.
+leave memory. A worker therefore collects the tests but runs none. It forks a child, which runs
+tests until it has grown, and then another one. Without workers (`pytest -n 0`) tests run in
+pytest's own process.
 
 A module that takes a child beyond `LIMITS` fails the run. The largest figures of all children are
 printed at the end.
@@ -42,6 +42,8 @@ LIMITS = Usage(1200, 300)
 # A child that has this after a test runs no further one.
 GROWN = Usage(850, 30)
 PRELOADED = "keras", "tf_keras"
+# The plugin of pytest-xdist that sends a worker's reports. A child's reports go to the worker.
+SENDER = "WorkerInteractor"
 # Seconds that a test may take beyond its own limit, which the child enforces.
 GRACE_SECS = 60
 
@@ -101,12 +103,13 @@ class Recorder:
         return (yield)
 
 
-def serve(session, connection, passing_on):
+def serve(session, connection):
     """Runs the tests that the worker asks for, in a child, until one of them is its last."""
-    config = session.config
-    config.pluginmanager.unregister(passing_on)
-    recorder = Recorder(config)
-    config.pluginmanager.register(recorder)
+    plugins = session.config.pluginmanager
+    (passing_on,) = (each for each in plugins.get_plugins() if type(each).__name__ == SENDER)
+    plugins.unregister(passing_on)
+    recorder = Recorder(session.config)
+    plugins.register(recorder)
     items = {item.nodeid: item for item in session.items}
     ends = False
     while not ends:
@@ -115,16 +118,14 @@ def serve(session, connection, passing_on):
         recorder.begin()
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         ends = following is None or recorder.used.exceeds(GROWN)
-        if ends:
-            tear_down(item, following, recorder)
+        if ends and following is not None:
+            tear_down(item, recorder)
         used = recorder.used.largest(usage())
         connection.send(Answer(recorder.reports, recorder.warned, used, ends))
 
 
-def tear_down(item, following, recorder):
+def tear_down(item, recorder):
     """Closes what wider fixtures hold: pytest keeps it for the next test, which another runs."""
-    if following is None:
-        return
     try:
         item.session._setupstate.teardown_exact(None)
     except Exception:
@@ -142,14 +143,14 @@ def failure(item, text):
 class Child:
     """The process that runs a worker's tests, as the worker sees it."""
 
-    def __init__(self, session, passing_on):
+    def __init__(self, session):
         self._connection, theirs = multiprocessing.Pipe()
         self._pid = os.fork()
         if not self._pid:
             code = 1
             try:
                 self._connection.close()
-                serve(session, theirs, passing_on)
+                serve(session, theirs)
                 code = 0
             except EOFError:  # The worker has ended.
                 code = 0
@@ -188,7 +189,6 @@ class Worker:
         self._config = config
         self._child = None
         self._can_fork = True
-        self._module, self._used = None, Usage(0, 0)
         self._owner = os.getpid()
         self.largest = {}
 
@@ -230,12 +230,7 @@ class Worker:
 
     def _run(self, item, nextitem):
         if self._child is None:
-            passing_on = next(
-                plugin
-                for plugin in self._config.pluginmanager.get_plugins()
-                if type(plugin).__name__ == "WorkerInteractor"
-            )
-            self._child = Child(item.session, passing_on)
+            self._child = Child(item.session)
         marker = item.get_closest_marker("timeout")
         seconds = marker.args[0] if marker else float(self._config.getini("timeout"))
         try:
@@ -253,11 +248,9 @@ class Worker:
 
     def _warn(self, warned):
         """Passes a warning on, as pytest does where it catches one."""
-        message = warnings.WarningMessage(*warned[:4])
-        given = {"when": warned.when, "nodeid": warned.nodeid, "location": None}
-        self._config.hook.pytest_warning_recorded.call_historic(
-            kwargs={"warning_message": message, **given}
-        )
+        told = {"when": warned.when, "nodeid": warned.nodeid, "location": None}
+        told["warning_message"] = warnings.WarningMessage(*warned[:4])
+        self._config.hook.pytest_warning_recorded.call_historic(kwargs=told)
 
     def _lost(self, item, error):
         """Ends a child that does not answer, and returns the report of its test."""
@@ -271,18 +264,15 @@ class Worker:
     def _check(self, item, nextitem, used):
         """Returns an error at the end of a module that took its child beyond the limits."""
         module = item.nodeid.partition("::")[0]
-        if module != self._module:
-            self._module, self._used = module, Usage(0, 0)
-        self._used = self._used.largest(used)
-        self.largest[module] = self._used
+        used = self.largest[module] = used.largest(self.largest.get(module, used))
         if nextitem is not None and nextitem.nodeid.partition("::")[0] == module:
             return []
-        if not self._used.exceeds(LIMITS):
+        if not used.exceeds(LIMITS):
             return []
         return [
             failure(
                 item,
-                f"{module} took its process to {self._used.megabytes} MB and {self._used.threads} "
+                f"{module} took its process to {used.megabytes} MB and {used.threads} "
                 f"threads. A test process may have {LIMITS.megabytes} MB and {LIMITS.threads} "
                 "threads: start fewer servers in one test, or run a program with `run_python`.",
             )

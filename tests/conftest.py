@@ -103,8 +103,10 @@ def pytest_collection_modifyitems(config, items):
     scope = config.getoption("--scope")
     if scope is None:
         return
-    kept = [item for item in items if is_broad(item) == (scope == "broad")]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept, left_out = [], []
+    for item in items:
+        (kept if is_broad(item) == (scope == "broad") else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
     items[:] = kept
 
 
