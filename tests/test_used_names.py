@@ -25,7 +25,7 @@ def dotted(node):
 
 
 def found(names):
-    """What the names lead to, as far as modules and classes go; AttributeError if there is none."""
+    """Follows names through modules and classes; AttributeError if there is none."""
     value = SPACES[names[0]]
     for name in names[1:]:
         if not (inspect.ismodule(value) or inspect.isclass(value)):

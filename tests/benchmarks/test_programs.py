@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: their options and tables, and runs of the small ones."""
+"""Options and tables that the benchmarks share, and runs of the small ones."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""What programs refuse: one line, exit code 2, and nothing is trained."""
+"""Refusals of programs: one line, exit code 2, and nothing is trained."""
 
 import pytest
 

@@ -113,7 +113,7 @@ def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
 
 
 def test_nothing_is_added_or_averaged_from_nothing(accumulating, session, rows):
-    """Where no update is due nothing is added; an update from nothing is refused."""
+    """Nothing is added before an update is due; an update from nothing is refused."""
     optimizer, add, update, network = accumulating(cov_update_every=2)
     feed = network.share(rows)
     session.run(update, feed)

@@ -60,7 +60,7 @@ def test_functions_and_their_v1_forms(behavior, graph, kind):
 
 
 def test_only_parts_of_a_match_with_a_common_parameter_are_dropped(graph):
-    """What is left is in the order of names, then of places."""
+    """The remaining matches are in the order of names, then of places."""
     a, b, c = (v1.get_variable(name, [1]) for name in "abc")
     w, x, y, z = (tf.constant(0.0) for _ in range(4))
     matches = (c, {x}, 0), (b, {z}, 3), (b, {w}, 2), (a, {x}, 1), ((a, b), {x, y}, 1)
