@@ -33,12 +33,16 @@ def different_optimizer_calls(counts: Sequence[int]) -> ValueError:
     )
 
 
-def different_metrics(counts: Sequence[int]) -> ValueError:
-    """Returns the error for towers that made different numbers of metric variables."""
-    expected = counts[0]
-    index = next(index for index, count in enumerate(counts) if count != expected)
+def different_metrics(what: str, found: Sequence[Sequence[str]]) -> ValueError:
+    """Returns the error for towers that made different metrics.
+
+    `found` has a list of texts for each tower, of which one differs from the first. `what` they are
+    is such as "metrics".
+    """
+    expected = found[0]
+    index = next(index for index, each in enumerate(found) if each != expected)
     return ValueError(
-        f"Different eval_metric_ops across towers. Expected {expected} local variables, "
-        f"but got {counts[index]} instead in tower {index}. Each call of model_fn must make "
-        f"the same metrics."
+        f"Different eval_metric_ops across towers. The {what} of tower 0 are "
+        f"[{', '.join(expected)}], but those of tower {index} are [{', '.join(found[index])}]. "
+        "Each call of model_fn must make the same metrics."
     )

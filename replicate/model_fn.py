@@ -18,7 +18,7 @@ from absl import logging
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
-from replicate._types import ModelFn, Nest, Operation, Spec, Tensor, Variable
+from replicate._types import ModelFn, Nest, Operation, Spec, Tensor
 from replicate.batch.ahead import batch_and_ahead
 from replicate.batch.one_each import is_group, shards_of_group
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
@@ -45,18 +45,6 @@ _MARK = "builds_towers"
 _REDUCTION = "loss_reduction"
 _KNOWN = (_MARK, _REDUCTION)
 """Attributes of functions, by which Estimators know how a model_fn is to be replicated."""
-
-
-class Tower(NamedTuple):
-    """Results of one call of the user's `model_fn`.
-
-    Attributes:
-      spec: Its EstimatorSpec, with the loss scaled to the tower's share of the batch.
-      metric_variables: Its metric variables, in order of creation.
-    """
-
-    spec: Spec
-    metric_variables: list[Variable]
 
 
 def replicate_model_fn(
@@ -155,13 +143,12 @@ def replicate_model_fn(
             towers = build_towers(bound, batch.shards, scopes, statistics)
         build = scopes.build
         workers = current_workers() if mode == ModeKeys.TRAIN else None
-        trained = [] if workers is None else [_operation(towers[-1].spec.train_op)]
+        trained = [] if workers is None else [_operation(towers[-1].train_op)]
         merged = statistics and statistics.merged(build.skipped, build.task, workers, trained)
         besides = [merged, batch.sent]
         spec = merge_specs(
             mode,
-            [tower.spec for tower in towers],
-            [tower.metric_variables for tower in towers],
+            towers,
             plan.consolidation,
             batch.rows,
             [each for each in besides if each is not None],
@@ -271,10 +258,11 @@ def build_towers(
     shards: Sequence[Shard],
     scopes: TowerScopes,
     statistics: BatchStatistics | None = None,
-) -> list[Tower]:
+) -> list[Spec]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
-    Without `statistics`, batch statistics do not change.
+    The losses of the specs are scaled to the tower's share of the batch. Without `statistics`,
+    batch statistics do not change.
 
     Raises:
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
@@ -292,20 +280,20 @@ def build_towers(
     return towers
 
 
-def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Tower:
+def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
     spec = model_fn(features=shard.features, labels=shard.labels)
     if getattr(spec, "loss", None) is not None:
         scopes.build.add_loss(spec.loss)
         spec = spec._replace(loss=scopes.build.part_of_loss(spec.loss))
-    return Tower(spec, scopes.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
+    return spec
 
 
-def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
+def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild) -> None:
     if len(towers) == 1:
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
-    if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
+    if towers[-1].train_op is not None and not TowerOptimizer.has_been_used():
         if build.settings.wraps_optimizers:
             raise ValueError(
                 f"Cannot train on {len(towers)} towers: model_fn returned a train_op, but no "

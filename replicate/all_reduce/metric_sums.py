@@ -5,13 +5,21 @@ of `tf.compat.v1.metrics`, has the value of all batches after its variables were
 workers. This module finds these variables in the graph and refuses metrics that keep anything else.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 import tensorflow as tf
 
-from replicate._types import Operation, Tensor, Variable
+from replicate._types import Operation, Variable
+from replicate.graph_ops.state import (
+    READING,
+    VARIABLES,
+    ancestors,
+    may_change,
+    operations_in,
+    users,
+)
 
 v1 = tf.compat.v1
 
@@ -29,30 +37,21 @@ _ADDING = frozenset(
 )
 """Types of the operations that add to a variable, or subtract from it."""
 
-_READING = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
-"""Types of the operations with state that read a variable."""
-
-_STATE = frozenset(("VarHandleOp", "VariableV2", "Variable"))
-"""Types of the operations that stand for variables."""
-
 
 @final
 class MetricSums:
     """The variables in which one worker's metrics have added up its batches."""
 
-    def __init__(
-        self, metrics: Mapping[str, tuple[Any, Any]], merges: Iterable[Operation] = ()
-    ) -> None:
+    def __init__(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         """Finds the variables, and adds operations to the default graph.
 
         Args:
           metrics: Value and update of each metric by its name.
-          merges: Operations that add up variables over towers.
 
         Raises:
           ValueError: A metric keeps something else than sums.
         """
-        search = _Search(merges)
+        search = _Search([update for _, update in metrics.values()])
         found = {
             variable.op.name: variable
             for name, (value, _) in sorted(metrics.items())
@@ -92,38 +91,45 @@ class MetricSums:
 class _Search:
     """Search for the sums of metrics in the default graph."""
 
-    def __init__(self, merges: Iterable[Operation]):
-        self._merges = {operation.name for operation in merges}
-        self._local = {variable.op.name: variable for variable in v1.local_variables()}
+    def __init__(self, updates: Sequence[Any]):
+        updating = ancestors(operations_in(updates))
+        self._local = {variable.op: variable for variable in v1.local_variables()}
+        self._changed = {
+            each
+            for each in updating
+            if each.type in VARIABLES
+            and any(user in updating and may_change(user) for user in users(each))
+        }
+        """Variables that the metrics change, by their operations."""
 
     def sums_of(self, name: str, value: Any) -> list[Variable]:
         """Returns the local variables that a metric's value is computed from."""
-        values = [each for each in tf.nest.flatten(value) if not isinstance(each, tf.Operation)]
-        ancestors = _ancestors(map(tf.convert_to_tensor, values))
-        variables = [self._local[op.name] for op in ancestors if op.name in self._local]
-        for operation in ancestors:
-            if not (operation.type in _READING | _STATE or _is_pure(operation)):
+        needed = sorted(ancestors(operations_in(value), control=False), key=lambda each: each.name)
+        for operation in needed:
+            if not (operation.type in READING | VARIABLES or _is_pure(operation)):
                 raise _not_a_sum(name, f"its value depends on {_described(operation)}")
+            if operation in self._changed and operation not in self._local:
+                raise _not_a_sum(name, f"its variable {operation.name!r} is not a local one")
+        variables = [self._local[each] for each in needed if each in self._local]
         for variable in variables:
-            for operation in variable.op.outputs[0].consumers():
+            for operation in users(variable.op):
                 self._check(name, variable, operation)
         return variables
 
     def _check(self, name: str, variable: Variable, operation: Operation) -> None:
         """Refuses an operation that changes a variable other than by additions."""
-        if operation is variable.initializer or operation.name in self._merges:
+        if operation is variable.initializer or not may_change(operation):
             return
-        if operation.type in _ADDING:
-            added = _ancestors(list(operation.inputs)[1:])
-            if any(each is variable.op for each in added):
-                raise _not_a_sum(
-                    name,
-                    f"{_described(operation)} adds to its variable {variable.op.name!r} a value "
-                    "that depends on the variable",
-                )
-        elif operation.type not in _READING and _may_write(operation, variable):
+        if operation.type not in _ADDING:
             raise _not_a_sum(
                 name, f"{_described(operation)} may change its variable {variable.op.name!r}"
+            )
+        added = ancestors([each.op for each in list(operation.inputs)[1:]], control=False)
+        for other in sorted(self._changed & added, key=lambda each: each.name):
+            raise _not_a_sum(
+                name,
+                f"{_described(operation)} adds to its variable {variable.op.name!r} a value that "
+                f"depends on the variable {other.name!r}, which also changes",
             )
 
 
@@ -140,26 +146,6 @@ def _described(operation: Operation) -> str:
     return f"the operation {operation.name!r} ({operation.type})"
 
 
-def _ancestors(tensors: Iterable[Tensor]) -> list[Operation]:
-    """Returns the operations that tensors are computed from, without control dependencies."""
-    found: dict[str, Operation] = {}
-    waiting = [tensor.op for tensor in tensors]
-    while waiting:
-        operation = waiting.pop()
-        if operation.name not in found:
-            found[operation.name] = operation
-            waiting += [tensor.op for tensor in operation.inputs]
-    return list(found.values())
-
-
 def _is_pure(operation: Operation) -> bool:
     """Returns True for an operation whose outputs follow from its inputs."""
     return not operation.op_def.is_stateful or operation.type in ("Assert", "Print", "PrintV2")
-
-
-def _may_write(operation: Operation, variable: Variable) -> bool:
-    """Returns True if an operation that has a variable among its inputs may change it."""
-    if variable.op.type == "VarHandleOp":
-        return bool(operation.op_def.is_stateful) and operation.type != "VarIsInitializedOp"
-    takes_reference = any(argument.is_ref for argument in operation.op_def.input_arg)
-    return takes_reference and operation.type != "IsVariableInitialized"

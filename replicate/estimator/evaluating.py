@@ -29,7 +29,6 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.graph_ops.checks import user_errors
-from replicate.results.metrics import metric_merges
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
 
 v1 = tf.compat.v1
@@ -173,7 +172,7 @@ class _AddOverWorkers(v1.train.SessionRunHook):
         self.batches = 0
         self._exchange = exchange
         self._readings = readings
-        self._sums = MetricSums(metrics, metric_merges())
+        self._sums = MetricSums(metrics)
         self._facts = [f"checkpoint {os.path.basename(checkpoint or 'none')}", *self._sums.facts]
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:

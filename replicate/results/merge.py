@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from model_deploy.gradients import add_in_order
-from replicate._types import Operation, Spec, Tensor, Variable
+from replicate._types import Operation, Spec, Tensor
 from replicate.results.metrics import merge_metrics
 from replicate.spec import ModeKeys
 
@@ -24,7 +24,6 @@ _OPERATION_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 def merge_specs(
     mode: str,
     specs: Sequence[Spec],
-    metric_variables: Sequence[Sequence[Variable]],
     device: str,
     rows: Tensor | None = None,
     besides: Sequence[Operation] = (),
@@ -39,7 +38,7 @@ def merge_specs(
 
     Raises:
       TypeError: A prediction or an export output is of a kind that cannot be merged.
-      ValueError: Towers made different numbers of metric variables.
+      ValueError: Towers made different metrics, or metrics that cannot be merged.
     """
     if besides:
         train_op = v1.group(specs[-1].train_op, *besides, name="train_op_with_updates")
@@ -50,7 +49,9 @@ def merge_specs(
         if mode == ModeKeys.TRAIN:
             return specs[-1]._replace(loss=_total_loss(specs))
         if mode == ModeKeys.EVAL:
-            metrics = merge_metrics([spec.eval_metric_ops for spec in specs], metric_variables)
+            metrics = merge_metrics(
+                [spec.eval_metric_ops for spec in specs], [_results(spec) for spec in specs]
+            )
             return specs[0]._replace(
                 loss=_total_loss(specs),
                 eval_metric_ops=metrics,
@@ -60,6 +61,11 @@ def merge_specs(
             predictions=_concatenated([spec.predictions for spec in specs], rows),
             export_outputs=_merged_exports([spec.export_outputs or {} for spec in specs], rows),
         )
+
+
+def _results(spec: Spec) -> list[Tensor]:
+    """Returns the loss and the predictions of a tower."""
+    return [each for each in tf.nest.flatten([spec.loss, spec.predictions]) if each is not None]
 
 
 def _total_loss(specs: Sequence[Spec]) -> Tensor:

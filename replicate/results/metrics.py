@@ -1,82 +1,110 @@
-"""Metrics over the whole batch, from the metric variables of each tower.
+"""Metrics over the whole batch: the towers' updates one after the other, on one state.
 
-`tf.compat.v1.metrics` keep totals and counts in local variables, so each tower has its own. After
-all towers have updated theirs, the other towers' variables are added to the first tower's and set
-to zero. The first tower's values are then exact for the whole batch. This works for metrics whose
-variables are sums, such as those of `tf.compat.v1.metrics` and of Keras.
+Each tower makes metrics with a state of their own: local variables, or what a Python function
+keeps. In the merged metrics only the first tower's state counts. The first tower updates it, then
+the second, and so on, as one tower would that gets the parts of the batch one after the other. So
+metrics are exact whatever they keep: sums, means, maxima, covariances, lists.
+
+The operations of a later tower's updates that need the state are therefore made again, for the
+state of the first. All others are used as they are, and run beside those of other towers.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from model_deploy.disagreement import different_metrics
-from replicate._types import Operation, Variable
+from replicate._types import Operation, Tensor
+from replicate.graph_ops.again import make_again
+from replicate.graph_ops.state import PythonCalls
+from replicate.results.metric_state import MetricOps, MetricUpdates
 
 v1 = tf.compat.v1
 
-_MERGES = ("replicate", "metric_merges")
-"""Key of the operations that write sums over towers. Not a string: never exported."""
-
-MetricOps: TypeAlias = Mapping[str, tuple[Any, Any]]
-"""Name → (value tensor, update operation)."""
+_LOOPS = frozenset(f"{ref}{kind}" for ref in ("", "Ref") for kind in ("Enter", "Exit"))
+"""Types of the operations at the borders of a loop of control flow version 1."""
 
 
 def merge_metrics(
-    towers: Sequence[MetricOps | None], variables: Sequence[Sequence[Variable]]
+    towers: Sequence[MetricOps | None], models: Sequence[Sequence[Tensor]]
 ) -> dict[str, tuple[Any, Any]]:
     """Merges the `eval_metric_ops` of all towers.
 
-    The variables may be in any order. The n-th variables that the towers created are added.
+    Args:
+      towers: Metrics of each tower.
+      models: Loss and predictions of each tower.
 
     Returns:
       For each metric, the first tower's value and one update operation, the same for all metrics.
-      Running the update again without new data changes nothing.
 
     Raises:
-      ValueError: Towers made different numbers of metric variables.
+      ValueError: Towers made different metrics, or a metric keeps its state in a loop of control
+        flow version 1.
     """
-    if not towers[0]:
+    metrics = [tower or {} for tower in towers]
+    _check_alike("metrics", [sorted(map(repr, tower)) for tower in metrics])
+    if not metrics[0]:
         return {}
-    counts = [len(made) for made in variables]
-    if len(set(counts)) > 1:
-        raise different_metrics(counts)
-    updates = [v1.group(update) for tower in towers for _, update in (tower or {}).values()]
+    search = PythonCalls(v1.get_default_graph())
+    updates = [MetricUpdates(*each, search) for each in zip(metrics, models, strict=True)]
+    states = _own_resources(updates)
+    _check_alike("variables and tables", [list(map(_described, state)) for state in states])
+    calls = [update.python_calls() for update in updates]
+    _check_alike("calls of Python", [list(map(_described_with_inputs, call)) for call in calls])
     with v1.name_scope("merge_metrics"):
-        merged = _sum_into_first(_in_creation_order(variables), after=updates)
-    return {name: (value, merged) for name, (value, _) in towers[0].items()}
+        updated = v1.group(*updates[0].ends)
+        for update, state, called in zip(updates[1:], states[1:], calls[1:], strict=True):
+            again = update.depending_on([*state, *update.changed_variables(), *called])
+            _check_no_loop(again, update)
+            made = make_again(
+                again,
+                dict(zip(state, states[0], strict=True)),
+                dict(zip(called, calls[0], strict=True)),
+                after=updated,
+            )
+            updated = v1.group(*(made.get(end, end) for end in update.ends), updated)
+    return {name: (value, updated) for name, (value, _) in metrics[0].items()}
 
 
-def metric_merges() -> list[Operation]:
-    """Returns the operations of the default graph that add up metric variables over towers."""
-    return list(v1.get_collection_ref(_MERGES))
+def _own_resources(updates: Sequence[MetricUpdates]) -> list[list[Operation]]:
+    """Returns the resources that each tower has for itself, in the order in which it made them."""
+    used = [update.resources() for update in updates]
+    shared = set(used[0]).intersection(*used[1:])
+    return [[each for each in tower if each not in shared] for tower in used]
 
 
-def _in_creation_order(towers: Sequence[Sequence[Variable]]) -> list[list[Variable]]:
-    """Sorts each tower's variables by creation: tf.estimator lists those of Keras at random."""
-    operations = v1.get_default_graph().get_operations()
-    position = {operation.name: number for number, operation in enumerate(operations)}
-    return [sorted(made, key=lambda each: position[each.op.name]) for made in towers]
+def _described(operation: Operation) -> str:
+    """Describes what towers have in common in a variable or table."""
+    attributes = operation.node_def.attr
+    shape = tf.TensorShape(attributes["shape"].shape) if "shape" in attributes else ""
+    dtype = tf.as_dtype(attributes["dtype"].type).name if "dtype" in attributes else ""
+    return " ".join(filter(None, (operation.type, dtype, str(shape))))
 
 
-def _sum_into_first(
-    variables: Sequence[Sequence[Variable]], after: Sequence[Operation]
-) -> Operation:
-    """Adds the other towers' variables to the first tower's and sets them to zero."""
-    first, others = variables[0], variables[1:]
-    with v1.control_dependencies(after):
-        totals = [
-            v1.add_n([variable.read_value() for variable in copies])
-            for copies in zip(first, *others, strict=True)
-        ]
-    with v1.control_dependencies(totals):
-        sums = [v1.assign(into, total) for into, total in zip(first, totals, strict=True)]
-        zeros = [
-            v1.assign(variable, tf.zeros_like(variable.read_value()))
-            for made in others
-            for variable in made
-        ]
-        merges = [getattr(each, "op", each) for each in (*sums, *zeros)]
-        v1.get_collection_ref(_MERGES).extend(merges)
-        return v1.group(*merges)
+def _described_with_inputs(operation: Operation) -> str:
+    """Describes a call of Python. A function may rely on the shapes of its arguments."""
+    is_direct = "token" in operation.node_def.attr
+    inputs = (
+        t.dtype.base_dtype.name + ("" if is_direct else f" {t.shape}") for t in operation.inputs
+    )
+    return f"{operation.type}({', '.join(inputs)})"
+
+
+def _check_alike(what: str, found: Sequence[Sequence[str]]) -> None:
+    if any(list(each) != list(found[0]) for each in found):
+        raise different_metrics(what, found)
+
+
+def _check_no_loop(operations: Sequence[Operation], updates: MetricUpdates) -> None:
+    """Refuses state in loops of control flow version 1, which cannot be made again."""
+    for operation in operations:
+        if operation.type in _LOOPS:
+            names = ", ".join(map(repr, updates.names_of(operation)))
+            raise ValueError(
+                f"Cannot evaluate metric {names} on several towers: its update changes what it "
+                f"keeps in a loop (the operation {operation.name!r}, of control flow version 1), "
+                "and towers must update it one after the other. Compute the batch's values in the "
+                "loop and change variables after it, call tf.compat.v1.enable_control_flow_v2(), "
+                "or evaluate on one device."
+            )
