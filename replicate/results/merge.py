@@ -14,6 +14,7 @@ import tensorflow as tf
 from model_deploy.gradients import add_in_order
 from replicate._types import Operation, Spec, Tensor
 from replicate.results.metrics import merge_metrics
+from replicate.results.rows import join_rows
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
@@ -38,7 +39,7 @@ def merge_specs(
 
     Raises:
       TypeError: A prediction or an export output is of a kind that cannot be merged.
-      ValueError: Towers made different metrics, or metrics that cannot be merged.
+      ValueError: Towers made different metrics, or predictions or metrics that cannot be merged.
     """
     if besides:
         train_op = v1.group(specs[-1].train_op, *besides, name="train_op_with_updates")
@@ -86,7 +87,7 @@ def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
 
 def _joined(parts: Sequence[Tensor], rows: Tensor | None, key: Any) -> Tensor:
     name = key if isinstance(key, str) and _OPERATION_NAME.fullmatch(key) else "predictions"
-    joined = tf.concat(parts, axis=0, name=name)
+    joined = join_rows(parts, key, name)
     return joined if rows is None else joined[:rows]
 
 

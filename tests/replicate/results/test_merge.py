@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.export import ClassificationOutput, PredictOutput, RegressionOutput, TrainOutput
+from replicate.graph_ops.checks import user_errors
 from replicate.results.merge import merge_specs
 from replicate.spec import EstimatorSpec, ModeKeys
 
@@ -77,6 +78,27 @@ def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate)
     assert list(evaluate(exported["serving_default"].value)) == [1.0, 2.0, 3.0]
     classify = exported["classify"]
     assert evaluate(classify.scores).shape == evaluate(classify.classes).shape == (3, 1)
+
+
+def test_rows_of_other_lengths_are_refused_with_what_to_do(graph):
+    def merged(shapes, placeholder_shapes):
+        parts = [v1.placeholder(tf.int32, shape) for shape in placeholder_shapes]
+        specs = [EstimatorSpec(ModeKeys.PREDICT, predictions={"ids": part}) for part in parts]
+        ids = merge(ModeKeys.PREDICT, specs).predictions["ids"]
+        values = [np.full(shape, tower) for tower, shape in enumerate(shapes)]
+        with v1.Session() as session, user_errors():
+            return session.run(ids, dict(zip(parts, values, strict=True)))
+
+    for unknown in ([[None, None]] * 2, [None] * 2):
+        assert merged([[2, 7], [1, 7]], unknown).shape == (3, 7)
+    lengths = (
+        r"the predictions 'ids' of 2 towers: the shapes of their rows are \[7\], \[5\]. .* Pad"
+    )
+    for unknown in ([[None, None]] * 2, [None] * 2, [[2, 7], [2, 5]]):
+        with pytest.raises(ValueError, match=lengths):
+            merged([[2, 7], [2, 5]], unknown)
+    with pytest.raises(ValueError, match="predictions 'ids' of 2 towers: they are scalars"):
+        merged([[], []], [[], []])
 
 
 def merged_exports(first, second):
