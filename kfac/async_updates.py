@@ -16,11 +16,13 @@ from typing import Any
 import tensorflow as tf
 
 from kfac.optimizer import KfacOptimizer
+from kfac.tracebacks import methods_show_user_frames
 from kfac.update.asynchronous_refresh import AsynchronousRefresh, RefreshThreads
 
 v1 = tf.compat.v1
 
 
+@methods_show_user_frames
 class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose averages and inverses are updated in the background.
 

@@ -16,11 +16,13 @@ from kfac._types import Scalar
 from kfac.optimizer import KfacOptimizer
 from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
+from kfac.tracebacks import methods_show_user_frames
 from kfac.update.cluster_refresh import ClusterRefresh, RefreshShares
 
 v1 = tf.compat.v1
 
 
+@methods_show_user_frames
 class ClusterKfacOpt(KfacOptimizer):
     """`KfacOptimizer` for a worker of a cluster, which does its share of the curvature.
 

@@ -37,6 +37,7 @@ from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.state import initial_zeros, make_variable
+from kfac.tracebacks import methods_show_user_frames
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
@@ -51,6 +52,7 @@ __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
 
 @with_moved_attributes
+@methods_show_user_frames
 class KfacOptimizer(v1.train.GradientDescentOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
 

@@ -10,9 +10,11 @@ from typing import Any
 
 from kfac._types import Operation, Scalar
 from kfac.optimizer import KfacOptimizer
+from kfac.tracebacks import methods_show_user_frames
 from kfac.update.periodic_refresh import PeriodicRefresh, RefreshPeriods
 
 
+@methods_show_user_frames
 class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose step first updates averages and inverses, when they are due."""
 
@@ -77,7 +79,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
                 f"K-FAC adapts its damping every {interval} steps, but inverts every "
                 f"{invert_every}: some changes of the damping reach the inverses late. Make "
                 "damping_adaptation_interval a multiple of invert_every.",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def accumulate_statistics(self) -> Operation:

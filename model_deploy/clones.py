@@ -14,6 +14,7 @@ import tensorflow as tf
 from model_deploy._types import Device
 from model_deploy.config import DeploymentConfig
 from model_deploy.local_variables import current_task, local_variables_on
+from model_deploy.tracebacks import shows_user_frames
 from model_deploy.variables import SharedVariables
 from model_deploy.xla import compiled_by_xla
 
@@ -35,6 +36,7 @@ class Clone(NamedTuple):
     device: Device
 
 
+@shows_user_frames
 def create_clones(
     config: DeploymentConfig,
     model_fn: Callable[..., Any],

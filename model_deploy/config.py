@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from model_deploy._types import Device, Operation, VariablePlacement
 from model_deploy.devices import CPU, VARIABLE_PLACEMENTS, VariablePlacer
+from model_deploy.tracebacks import methods_show_user_frames
 
 
+@methods_show_user_frames
 @dataclasses.dataclass(frozen=True)
 class DeploymentConfig:
     """Clones in this process, replicas of this process, and parameter servers.

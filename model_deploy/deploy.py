@@ -15,6 +15,7 @@ from model_deploy.clones import Clone, create_clones
 from model_deploy.config import DeploymentConfig
 from model_deploy.gradients import gradient_values
 from model_deploy.optimize import add_losses, clone_losses, of_clone, optimize_clones
+from model_deploy.tracebacks import shows_user_frames
 
 v1 = tf.compat.v1
 
@@ -37,6 +38,7 @@ class DeployedModel(NamedTuple):
     clones: list[Clone]
 
 
+@shows_user_frames
 def deploy(
     config: DeploymentConfig,
     model_fn: Callable[..., Any],

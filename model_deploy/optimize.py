@@ -13,10 +13,12 @@ import tensorflow as tf
 from model_deploy._types import Gradient, Tensor, Variable
 from model_deploy.clones import Clone
 from model_deploy.gradients import sum_over_copies
+from model_deploy.tracebacks import shows_user_frames
 
 v1 = tf.compat.v1
 
 
+@shows_user_frames
 def optimize_clones(
     clones: Sequence[Clone],
     optimizer: v1.train.Optimizer,

@@ -18,6 +18,7 @@ from absl import logging
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
+from model_deploy.tracebacks import shows_user_frames
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor
 from replicate.batch.ahead import batch_and_ahead
 from replicate.batch.one_each import is_group, shards_of_group
@@ -47,6 +48,7 @@ _KNOWN = (_MARK, _REDUCTION)
 """Attributes of functions, by which Estimators know how a model_fn is to be replicated."""
 
 
+@shows_user_frames
 def replicate_model_fn(
     model_fn: ModelFn,
     loss_reduction: str | None = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -121,6 +123,7 @@ def replicate_model_fn(
     check_choice("summaries", summaries, Summaries)
     check_choice("reduction", reduction, GradientReduction)
 
+    @shows_user_frames
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:

@@ -9,11 +9,15 @@ its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. All else is as wi
 import os
 import runpy
 import sys
+import types
 from collections.abc import Sequence
 from typing import NoReturn
 
 from replicate.exit_codes import ExitCode
 from replicate.quiet_imports import import_if_installed
+
+_RUNNING = (__file__, runpy.__file__, "<frozen runpy>")
+"""Files of the frames that run the program."""
 
 _USAGE = "Usage: python -m replicate.run PROGRAM.py [ARGUMENTS]"
 
@@ -45,5 +49,13 @@ def _refuse(trouble: str) -> NoReturn:
     raise SystemExit(ExitCode.BAD_INPUT)
 
 
+def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
+    """Shows an error of the program as Python does, without the lines that ran the program."""
+    while tb is not None and tb.tb_frame.f_code.co_filename in _RUNNING:
+        tb = tb.tb_next
+    sys.__excepthook__(kind, error.with_traceback(tb), tb)
+
+
 if __name__ == "__main__":
+    sys.excepthook = _show
     main(sys.argv[1:])

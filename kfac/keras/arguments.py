@@ -14,6 +14,7 @@ from kfac.keras.saving import as_config, from_config, load_state, save_state
 from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable, current_graph
 from kfac.keras.variable_store import VariableStore
+from kfac.tracebacks import methods_show_user_frames
 
 
 def check_needed(adaptive: bool, learning_rate: Scalar | None, damping: Scalar | None) -> None:
@@ -60,6 +61,7 @@ def loss_and_gradients(
     return loss, tape.gradient(loss, list(variables))
 
 
+@methods_show_user_frames
 class KfacOfBoth:
     """The arguments and the state of K-FAC, for both Keras alike.
 

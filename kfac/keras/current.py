@@ -11,10 +11,12 @@ from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
 from kfac.keras.saving import first_component
+from kfac.tracebacks import methods_show_user_frames
 
 
 @typing.final
 @keras.saving.register_keras_serializable(package="kfac")
+@methods_show_user_frames
 class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     """K-FAC for `compile` and `fit` of Keras 3, and for a loop in a `tf.function`.
 

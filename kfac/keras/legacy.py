@@ -10,6 +10,7 @@ import tensorflow as tf
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of
+from kfac.tracebacks import methods_show_user_frames
 
 _IS_OLD = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
 keras: Any = tf.keras if _IS_OLD else importlib.import_module("tf_keras")
@@ -17,6 +18,7 @@ keras: Any = tf.keras if _IS_OLD else importlib.import_module("tf_keras")
 
 @typing.final
 @keras.utils.register_keras_serializable(package="kfac")
+@methods_show_user_frames
 class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     """K-FAC for `compile` and `fit` of tf_keras, and for a loop in a `tf.function`.
 

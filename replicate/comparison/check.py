@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.reduction import GradientReduction
+from model_deploy.tracebacks import shows_user_frames
 from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
 from replicate.batch.split import Uneven
 from replicate.batch_norm.statistics import UpdateOps
@@ -91,6 +92,7 @@ class ReplicationCheck:
         return [self.loss, *self.gradients, *self.variables]
 
 
+@shows_user_frames
 def check_replication(
     model_fn: ModelFn,
     input_fn: Callable[..., Any],

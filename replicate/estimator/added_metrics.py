@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from model_deploy.tracebacks import shows_user_frames
 from replicate._types import Nest
 from replicate.estimator.calling import call_model_fn
 from replicate.estimator.estimator import Estimator
@@ -17,6 +18,7 @@ from replicate.spec import EstimatorSpec, ModeKeys
 _ARGUMENTS = ("labels", "predictions", "features", "config")
 
 
+@shows_user_frames
 def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimator:
     """Returns an Estimator with the same model, directory and settings, and further metrics.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model_deploy.tracebacks import methods_show_user_frames
 from replicate._types import ModelFn, Nest, Path, Variable
 from replicate.all_reduce.input import attach_group
 from replicate.errors import ArgumentTypeError
@@ -71,6 +72,7 @@ from replicate.tower.workers import attached_workers
 v1 = tf.compat.v1
 
 
+@methods_show_user_frames
 class Estimator:
     """Trains, evaluates and predicts with the model that a model_fn builds.
 

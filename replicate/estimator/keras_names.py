@@ -25,9 +25,9 @@ _Built = TypeVar("_Built")
 def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext) -> _Built:
     """Builds a model in the default graph; automatic names of Keras layers count from the start.
 
-    With Keras 3 it runs in a thread of its own, with the default graph, the context variables and
-    Keras's dtype policy of this one; other thread-local values begin anew. Earlier versions of
-    Keras count per graph: without Keras 3 it runs in this thread.
+    With Keras 3 it runs in a thread of its own, with the default graph, the context variables, the
+    filters of tracebacks and Keras's dtype policy of this one; other thread-local values begin
+    anew. Earlier versions of Keras count per graph: without Keras 3 it runs in this thread.
 
     Args:
       build: Function that builds the model.
@@ -42,7 +42,7 @@ def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext
     if keras is None or int(keras.__version__.partition(".")[0]) < 3:
         return build()
     graph = v1.get_default_graph()
-    set_up = _keras_settings(keras.config)
+    set_up = _settings(keras.config)
 
     def build_in_thread() -> _Built:
         set_up()
@@ -54,16 +54,22 @@ def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext
         return thread.submit(contextvars.copy_context().run, build_in_thread).result()
 
 
-def _keras_settings(config: Any) -> Callable[[], None]:
-    """Returns a function that gives another thread this thread's settings of Keras."""
+def _settings(config: Any) -> Callable[[], None]:
+    """Returns a function that gives another thread this thread's settings of Keras.
+
+    Also that of TensorFlow for tracebacks.
+    """
     policy = config.dtype_policy()
     filters_tracebacks = config.is_traceback_filtering_enabled()
+    shows_all_frames = not tf.debugging.is_traceback_filtering_enabled()
     uses_flash_attention = config.is_flash_attention_enabled() is not False
 
     def set_up() -> None:
         config.set_dtype_policy(policy)
         if not filters_tracebacks:
             config.disable_traceback_filtering()
+        if shows_all_frames:
+            tf.debugging.disable_traceback_filtering()
         if not uses_flash_attention:
             config.disable_flash_attention()
 

@@ -8,6 +8,7 @@ and ends the cluster.
 import functools
 from typing import Any
 
+from model_deploy.tracebacks import shows_user_frames
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
@@ -26,6 +27,7 @@ from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.roles import TaskType
 
 
+@shows_user_frames
 def train_and_evaluate(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
 ) -> tuple[dict[str, Any] | None, list[Any]]:

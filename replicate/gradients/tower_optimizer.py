@@ -20,6 +20,7 @@ from model_deploy.devices import CPU
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.gradients import gradient_values
 from model_deploy.reduction import GradientReduction
+from model_deploy.tracebacks import methods_show_user_frames
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import step_acceptance
 from replicate.gradients.accumulation import GradientAccumulation
@@ -50,6 +51,7 @@ v1 = tf.compat.v1
 OptimizerFn: TypeAlias = Callable[[], v1.train.Optimizer]
 
 
+@methods_show_user_frames
 class TowerOptimizer(v1.train.Optimizer):
     """Wraps an optimizer so that it applies the gradients of all towers, once a step.
 

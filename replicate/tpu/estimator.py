@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model_deploy.tracebacks import methods_show_user_frames
 from replicate._types import ModelFn, Path, Spec
 from replicate.batch.split import Uneven
 from replicate.errors import ArgumentTypeError
@@ -108,6 +109,7 @@ def _check_size(name: str, size: Any) -> None:
 Reduction = tf.compat.v1.losses.Reduction
 
 
+@methods_show_user_frames
 class TPUEstimator(Estimator):
     """Trains, evaluates and predicts on CPUs and GPUs with a model_fn that is written for TPUs.
 

@@ -41,6 +41,16 @@ def test_program_finds_its_arguments_and_neighbours_and_only_its_own_lines_appea
     assert done.stdout == "['sub/program.py', '--steps=3', 'x'] beside\n"
 
 
+def test_error_shows_the_lines_of_the_program_alone(run, tmp_path):
+    (tmp_path / "tensorflow.py").write_text("")
+    (tmp_path / "program.py").write_text("def fail():\n    1 / 0\n\nfail()\n")
+    lines = run("program.py", code=1).stderr.splitlines()
+    assert [line.split(", ", 1)[1] for line in lines if "File" in line] == [
+        "line 4, in <module>",
+        "line 2, in fail",
+    ]
+
+
 def test_broken_tensorflow_is_not_hidden(run, tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
     (tmp_path / "program.py").write_text("print('not reached')")
