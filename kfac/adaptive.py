@@ -9,6 +9,7 @@ from typing import Any
 from kfac._types import Scalar
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.tracebacks import shows_user_frames
 
 _CHOSEN = {
     "momentum_type": "qmodel",
@@ -21,6 +22,7 @@ _CHOSEN = {
 }
 
 
+@shows_user_frames
 def adaptive(
     layer_collection: LayerCollection | None = None,
     *,

@@ -20,6 +20,7 @@ from kfac.config import CurvatureConfig
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.protocols import CannedLayer, CannedLoss, CannedModel
+from kfac.tracebacks import shows_user_frames
 from kfac.variables import name_of
 
 MEAN = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto")
@@ -53,6 +54,7 @@ _SMALL_BATCHES = {
 about others, so the damping stays above a limit, and a step that raises the loss is undone."""
 
 
+@shows_user_frames
 def for_canned(
     learning_rate: Scalar | None = _LEARNING_RATE,
     damping: Scalar | None = None,

@@ -43,6 +43,7 @@ from kfac.registration.report import Decision, curvature_report, decision_lines
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
+from kfac.tracebacks import methods_show_user_frames
 from kfac.variables import name_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def _of_losses(
 
 @final
 @with_moved_attributes
+@methods_show_user_frames
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 

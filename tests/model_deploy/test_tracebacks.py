@@ -130,6 +130,9 @@ CALLS = {
     "tower optimizer": lambda: TowerOptimizer(3),
     "kfac": lambda: kfac.KfacOptimizer(0.1, damping=-1.0, layer_collection=kfac.LayerCollection()),
     "periodic": lambda: kfac.PeriodicInvCovUpdateKfacOpt(invert_every=-1),
+    "layer": lambda: kfac.LayerCollection().register_fully_connected(
+        v1.get_variable("w", [3, 1]), tf.ones([2, 3]), tf.ones([2, 1]), approx="other"
+    ),
     "keras": lambda: kfac.keras.Kfac(0.1, damping="large"),
     "clones": lambda: model_deploy.create_clones(model_deploy.DeploymentConfig(), 3),
     "config": lambda: model_deploy.DeploymentConfig(num_clones=0),
