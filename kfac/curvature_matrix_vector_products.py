@@ -28,6 +28,7 @@ from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import with_moved_attributes
 from kfac.registration.loss_table import RegisteredLosses
+from kfac.variables import check_not_partitioned
 
 v1 = tf.compat.v1
 
@@ -56,8 +57,12 @@ class CurvatureMatrixVectorProductComputer:
             to be independent, even if one is computed from another.
           colocate_gradients_with_ops: True to compute derivatives on the devices of the forward
             pass.
+
+        Raises:
+          TypeError: A variable is partitioned.
         """
         self._collection = layer_collection
+        check_not_partitioned("compute products", wrt_tensors)
         self._wrt = list(wrt_tensors)
         self._colocate = colocate_gradients_with_ops
 

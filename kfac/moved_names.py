@@ -2,8 +2,8 @@
 
 A module or class that had such a name in tensorflow/kfac gets its `__getattr__` from this module.
 The error of an unknown name then says what to write instead: an AttributeError, or the ImportError
-of `from module import name`. Packages that existed there, such as `kfac.python`, only raise that
-ImportError. No old name works again, but for the names of approximations in `kfac.fisher_factors`.
+of `from module import name`. The package `kfac.examples` that existed there only raises that
+ImportError. The old places of things that are here too still work: see `FOUND` and `OLD_MODULES`.
 docs/howto/from_tensorflow_kfac.md has the whole table.
 """
 
@@ -61,13 +61,10 @@ SETTINGS: Mapping[str, str] = {
 REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
         "kfac": {
-            "async_inv_cov_update_kfac_opt": "kfac.async_updates",
             "examples": "examples.convnet_tutorial and examples.mlp_tutorial in this project's "
             "sources, which have the tutorials' functions",
             "data_reader_alt": "kfac.data_reader, with CachedIndexedReader",
-            "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
-            "python": "the modules of kfac itself, such as kfac.optimizer",
-            "tensormatch": "kfac.graph_search",
+            **dict.fromkeys(("graph_matcher", "tensormatch"), "kfac.graph_search"),
         },
         "kfac.estimator": {
             "FisherEstimatorRoundRobin": f"kfac.estimator.FisherEstimator, with {_STRATEGY}",
@@ -139,6 +136,12 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             ),
             _SCANNER,
         ),
+        "kfac.keras": {
+            "callbacks": "the attributes damping, momentum and learning_rate of kfac.keras.Kfac, "
+            "which take numbers, schedules and what Keras' callbacks assign",
+            "saving_utils": "Keras' own load_model, which loads kfac.keras.Kfac with its state",
+            "utils": "kfac.keras.Kfac, which finds layers and losses in the training step",
+        },
         "kfac.layer_collection": {
             "LayerParametersDict": "a dict: fisher_blocks of kfac.LayerCollection is one",
             "ensure_sequence": "kfac.graph_search.ensure_sequence",
@@ -233,7 +236,6 @@ _UPDATES = {
     "inv_update_thunks": f"{_THUNKS} the second of its two lists",
     "inv_updates_dict": f"{_ALL_OPS} its inv_updates, in the order of factors",
 }
-_CONSTANT = "the constant of that name in kfac.layer_collection"
 _EMBEDDINGS = "fully_connected_approximation: an embedding is a dense layer with dense_inputs=False"
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
@@ -250,24 +252,6 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "prev_train_batch, loss_fn, min_damping and those named damping_…",
         },
         "LayerCollection": {
-            **{
-                f"APPROX_{kind}_NAME": _CONSTANT
-                for kind in (
-                    "DIAGONAL",
-                    "FULL",
-                    "KRONECKER",
-                    "KRONECKER_BOTH_DIAG",
-                    "KRONECKER_INDEP",
-                    "KRONECKER_INDEP_BOTH_DIAG",
-                    "KRONECKER_INDEP_IN_DIAG",
-                    "KRONECKER_INDEP_OUT_DIAG",
-                    "KRONECKER_IN_DIAG",
-                    "KRONECKER_OUT_DIAG",
-                    "KRONECKER_SERIES_1",
-                    "KRONECKER_SERIES_2",
-                    "KRONECKER_SUA",
-                )
-            },
             "create_subgraph": "finalize()",
             "default_embedding_approximation": f"default_{_EMBEDDINGS}",
             "default_embedding_multi_approximation": "default_fully_connected_multi_approximation",
@@ -307,16 +291,74 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
 """Class → an attribute that its objects had → its replacement."""
 
 
+_APPROXIMATIONS = {
+    f"APPROX_{kind}_NAME": f"kfac.registration.approximations.APPROX_{kind}_NAME"
+    for kind in (
+        "DIAGONAL",
+        "FULL",
+        "KRONECKER",
+        "KRONECKER_BOTH_DIAG",
+        "KRONECKER_INDEP",
+        "KRONECKER_INDEP_BOTH_DIAG",
+        "KRONECKER_INDEP_IN_DIAG",
+        "KRONECKER_INDEP_OUT_DIAG",
+        "KRONECKER_IN_DIAG",
+        "KRONECKER_OUT_DIAG",
+        "KRONECKER_SERIES_1",
+        "KRONECKER_SERIES_2",
+        "KRONECKER_SUA",
+    )
+}
+
 FOUND: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
-        "kfac.fisher_factors": {
-            name: "kfac.layer_collection"
-            for name in ATTRIBUTES["LayerCollection"]
-            if name.startswith("APPROX_")
-        }
+        "kfac": {
+            "async_inv_cov_update_kfac_opt": "kfac.async_updates",
+            "linear_operator": "kfac.linalg.linear_operator",
+            "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
+            "python": "kfac.python",
+        },
+        "kfac.fisher_factors": _APPROXIMATIONS,
+        "kfac.keras": {"optimizers": "kfac.keras"},
+        "LayerCollection": _APPROXIMATIONS,
     }
 )
-"""Module → a name that still works there → the module that has it."""
+"""Module or class → a name that it had and that still works → the path of what it means."""
+
+OLD_MODULES: Mapping[str, str] = types.MappingProxyType(
+    {
+        **{
+            f"ops.{name}": f"kfac.{name}"
+            for name in (
+                "curvature_matrix_vector_products",
+                "estimator",
+                "fisher_blocks",
+                "fisher_factors",
+                "layer_collection",
+                "loss_functions",
+                "op_queue",
+                "optimizer",
+                "placement",
+                "utils",
+            )
+        },
+        "ops.linear_operator": "kfac.linalg.linear_operator",
+        "ops.kfac_utils.async_inv_cov_update_kfac_opt": "kfac.async_updates",
+        "ops.kfac_utils.data_reader": "kfac.data_reader",
+        "ops.kfac_utils.periodic_inv_cov_update_kfac_opt": "kfac.periodic",
+        "ops.tensormatch.graph_search": "kfac.graph_search",
+        "keras": "kfac.keras",
+        "keras.optimizers": "kfac.keras",
+    }
+)
+"""Module below `kfac.python` → the module that it is now."""
+
+
+def found_at(path: str) -> Any:
+    """Returns a module of this package, or what a module has, by its path."""
+    owner, _, name = path.rpartition(".")
+    place = importlib.import_module(owner)
+    return vars(place)[name] if name in vars(place) else importlib.import_module(path)
 
 
 def _told(text: str, replacement: str) -> str:
@@ -326,20 +368,25 @@ def _told(text: str, replacement: str) -> str:
     )
 
 
-def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], Any]:
+def finder(
+    module: str, public: Sequence[str] = (), late: Mapping[str, Callable[[], Any]] | None = None
+) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a module, which knows the replacements of old names.
 
-    Names of `FOUND` are looked up in the module that has them now.
+    Names of `FOUND` are looked up where they are now.
 
     Args:
       module: Full name of the module, a key of `REPLACEMENTS`.
       public: Public names of the module, to suggest for a misspelt name.
+      late: Functions that return what the module has when it is first asked for, by name.
     """
     replacements = REPLACEMENTS[module]
 
     def __getattr__(name: str) -> Any:  # noqa: N807
+        if late and name in late:
+            return late[name]()
         if name in FOUND.get(module, {}):
-            return getattr(importlib.import_module(FOUND[module][name]), name)
+            return found_at(FOUND[module][name])
         text = f"module {module!r} has no attribute {name!r}"
         alike = [] if name.startswith("_") else difflib.get_close_matches(name, public, 1, 0.75)
         if name not in replacements and not alike:
@@ -365,7 +412,7 @@ def refuse_import(module: str) -> NoReturn:
     """Raises the ImportError of a package that tensorflow/kfac had.
 
     Args:
-      module: Full name of the package, such as "kfac.python".
+      module: Full name of the package, such as "kfac.examples".
     """
     owner, _, name = module.rpartition(".")
     text = f"there is no module {module!r}"
@@ -374,6 +421,8 @@ def refuse_import(module: str) -> NoReturn:
 
 def with_moved_attributes(cls: _Class) -> _Class:
     """Decorates a class: its objects then report the replacements of old attributes.
+
+    Old attributes in `FOUND` work: the class has them.
 
     Args:
       cls: A class whose name is a key of `ATTRIBUTES`.
@@ -388,4 +437,6 @@ def with_moved_attributes(cls: _Class) -> _Class:
         return object.__getattribute__(self, name)
 
     setattr(cls, "__getattr__", __getattr__)  # noqa: B010
+    for name, path in FOUND.get(cls.__name__, {}).items():
+        setattr(cls, name, found_at(path))
     return cls

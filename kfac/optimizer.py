@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
@@ -36,7 +36,7 @@ from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
-from kfac.state import initial_zeros, make_variable
+from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
@@ -44,7 +44,7 @@ from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshSettings
 from kfac.update.step import KfacStep, StepRules
-from kfac.variables import CapturedVariable, name_of
+from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 
 v1 = tf.compat.v1
 
@@ -196,6 +196,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         )
         super().__init__(1.0, name=name)
         self._var_list = var_list
+        self._graph: Graph = None
         self._interval = damping_adaptation_interval
         self._from_identity = refresh.from_identity
         self._losses = TrainingLoss(
@@ -321,13 +322,16 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
         Raises:
           ValueError: No graph is being built.
+          TypeError: A variable is partitioned.
         """
         _check_not_eager(self, "compute_gradients")
         if gate_gradients == v1.train.Optimizer.GATE_OP:
             gate_gradients = v1.train.Optimizer.GATE_NONE
+        wanted = self._var_list if var_list is None else var_list
+        check_not_partitioned("compute gradients", tf.nest.flatten(wanted or []))
         gradients: list[tuple[Tensor | None, Variable]] = super().compute_gradients(
             loss,
-            var_list=self._var_list if var_list is None else var_list,
+            var_list=wanted,
             gate_gradients=gate_gradients,
             aggregation_method=aggregation_method,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
@@ -353,12 +357,26 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Raises:
           ValueError: A registered variable has no gradient, a variable with a gradient is not
             registered, the collection is not complete, a tower has another collection, the damping
-            cannot be adapted, `ClusterKfacOpt` was given no global step, or no graph is being
-            built.
+            cannot be adapted, `ClusterKfacOpt` was given no global step, no graph is being built,
+            or a step was built in another branch of a condition, or trace of a function.
+          TypeError: A variable is partitioned.
         """
         _check_not_eager(self, "apply_gradients")
+        self._check_one_graph()
         pairs = self.check_gradients(grads_and_vars)
         return self._refresh.apply(pairs, global_step, name)
+
+    def _check_one_graph(self) -> None:
+        """Checks that no step was built in a graph whose Tensors the current one cannot read."""
+        graph = v1.get_default_graph()
+        self._graph = self._graph or graph
+        if self._graph not in enclosing_graphs(graph):
+            raise ValueError(
+                f"{type(self).__name__}.apply_gradients was called in two graphs, the second of "
+                "which cannot use what was built in the first: two branches of tf.cond, or two "
+                "traces of a tf.function. Build the step once, in one branch or in none, and let a "
+                "session run it. In a tf.function train with kfac.keras.Kfac."
+            )
 
     def multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """Multiplies a vector by M⁻¹, with the inverses as they are; every step calls it.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
+from kfac._types import DType, Graph, Operation, Tensor, Variable
 from kfac.linalg.shared_constants import made_once, shared_constant
 from kfac.variables import components_of, is_resource
 
@@ -254,6 +254,17 @@ class Gate:
             with v1.control_dependencies([done]):
                 ended = tf.identity(self._wanted)
             return group(tf.raw_ops.Merge(inputs=[self._otherwise, ended]).output)
+
+
+def enclosing_graphs(graph: Graph) -> list[Graph]:
+    """Returns a graph and those around it, the innermost first, whose Tensors it can read.
+
+    The graph of a function, such as a branch of a condition or the body of a loop, is in another.
+    """
+    found = [graph]
+    while (outer := getattr(found[-1], "outer_graph", None)) is not None:
+        found.append(outer)
+    return found
 
 
 def is_in_function() -> bool:

@@ -7,7 +7,7 @@ graph sees it. The rest of the package names variables by `name_of` and follows 
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -101,6 +101,34 @@ def is_captured(source: Operation) -> bool:
 def name_of(variable: Variable) -> str:
     """Returns a variable's name, such as "dense/kernel"."""
     return str(variable.name).partition(":")[0]
+
+
+def check_not_partitioned(doing: str, variables: Iterable[Variable]) -> None:
+    """Checks that none of some parameters is partitioned.
+
+    Tensors may stand in for variables.
+
+    Args:
+      doing: The beginning of the message, such as "register a layer".
+      variables: The parameters.
+
+    Raises:
+      TypeError: One is partitioned, or is neither a variable nor a Tensor.
+    """
+    for variable in variables:
+        if hasattr(variable, "ref"):
+            continue
+        if not hasattr(variable, "as_tensor"):
+            raise TypeError(
+                f"Cannot {doing} for K-FAC with {type(variable).__name__} {variable!r} among the "
+                "parameters. Accepted are variables."
+            )
+        raise TypeError(
+            f"Cannot {doing} for K-FAC: parameter {name_of(variable)!r} is partitioned into "
+            f"{len(list(variable))} variables, and K-FAC needs a layer's weights as one variable. "
+            "Make it without a partitioner, or register each part: for part in variable: "
+            "layers.register_generic(part, batch_size). Optimizers take list(variable)."
+        )
 
 
 def handles_of(variable: Variable) -> tuple[Tensor, ...]:

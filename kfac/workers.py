@@ -12,17 +12,14 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.protocols import WORKERS, Workers
-from kfac.state import CPU
+from kfac.state import CPU, enclosing_graphs
 
 v1 = tf.compat.v1
 
 
 def current_workers() -> Workers | None:
     """Returns the workers of the default graph; None if each step is that of one process."""
-    graph = v1.get_default_graph()
-    while (outer := getattr(graph, "outer_graph", None)) is not None:  # A branch of a condition.
-        graph = outer
-    found = graph.get_collection_ref(WORKERS)
+    found = enclosing_graphs(v1.get_default_graph())[-1].get_collection_ref(WORKERS)
     return found[-1] if found else None
 
 

@@ -20,6 +20,7 @@ from kfac.graph_search.tower import Tower
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
 from kfac.registration.report import Decision, warning_text
+from kfac.variables import check_not_partitioned
 
 v1 = tf.compat.v1
 
@@ -65,6 +66,7 @@ class AutoRegistration:
         graph = self._scope.graph
         if var_list is None:
             var_list = graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
+        check_not_partitioned("register layers automatically", var_list)
         before = set(self._layers.blocks)
         with graph.as_default(), graph.control_dependencies(None):
             for loss_inputs in towers[self._scanned_towers :]:

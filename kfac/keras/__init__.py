@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from kfac.moved_names import finder
+
 if TYPE_CHECKING:
     from kfac.keras import legacy
     from kfac.keras.current import Kfac
 
 __all__ = ["Kfac", "legacy"]
 
-_MODULES = {True: "kfac.keras.legacy", False: "kfac.keras.current"}
 
-
-def __getattr__(name: str) -> Any:
-    """Returns the class, or the module of the other Keras, imported when first asked for."""
-    if name == "legacy":
-        return importlib.import_module("kfac.keras.legacy")
-    if name != "Kfac":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _kfac() -> Any:
+    """Returns the class for the Keras that `tf.keras` is."""
     is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
-    return importlib.import_module(_MODULES[is_legacy]).Kfac
+    return importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}").Kfac
+
+
+if not TYPE_CHECKING:
+    _LATE = {"Kfac": _kfac, "legacy": lambda: importlib.import_module("kfac.keras.legacy")}
+    __getattr__ = finder(__name__, __all__, _LATE)
 
 
 def __dir__() -> list[str]:

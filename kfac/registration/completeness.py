@@ -10,7 +10,7 @@ from kfac.fisher_blocks.base import as_tuple
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
 from kfac.registration.subgraph import SubGraph
-from kfac.variables import name_of
+from kfac.variables import check_not_partitioned, name_of
 
 
 def check_towers(layers: LayerTable, losses: LossTable) -> None:
@@ -45,7 +45,9 @@ def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
 
     Raises:
       ValueError: Some of them are not registered, or others are; the message names them.
+      TypeError: One of them is partitioned.
     """
+    check_not_partitioned("check the registration", variables)
     registered = {v.ref(): v for v in layers.variables}
     wanted = {v.ref(): v for v in variables}
     missing = [name_of(v) for ref, v in wanted.items() if ref not in registered]

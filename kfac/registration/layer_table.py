@@ -19,7 +19,7 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.registration.approximations import DefaultApproximations, check_approximation
 from kfac.registration.loss_table import NONE_YET
 from kfac.registration.scope import RegistrationScope, is_reuse
-from kfac.variables import name_of
+from kfac.variables import check_not_partitioned, name_of
 
 v1 = tf.compat.v1
 
@@ -80,8 +80,9 @@ class LayerTable:
         Raises:
           ValueError: A parameter is in another group, or registered in a layer with other
             parameters than exactly these. In both cases nothing is kept.
+          TypeError: A parameter is no variable, or is partitioned.
         """
-        group = as_tuple(params)
+        group = as_tuple(as_key(params))
         refs = {param.ref() for param in group}
         known = [*self._linked, *(as_tuple(key) for key in self._blocks)]
         for other in known:
@@ -194,23 +195,31 @@ class LayerTable:
         Raises:
           TypeError: The arguments are not hashable.
         """
-        # In the graph of a function Tensors are no keys; their references are.
-        in_function = self.scope.graph.building_function
-        key = (cls, _with_references(args) if in_function else args)
+        key = (cls, _hashable(args))
         if key not in self._factors:
             self._factors[key] = cls(*args, name=name, config=self.config)
         return self._factors[key]
 
 
-def _with_references(args: Any) -> Any:
-    """Returns arguments with a reference in place of each Tensor."""
+def _hashable(args: Any) -> Any:
+    """Returns arguments with a reference in place of each Tensor of a function's graph.
+
+    Such Tensors are no keys. They occur in any collection whose curvature is built in a branch of
+    `tf.cond` or the body of a loop, as these are functions.
+    """
     if isinstance(args, tuple):
-        return tuple(_with_references(arg) for arg in args)
-    return args.ref() if tf.is_tensor(args) else args
+        return tuple(_hashable(arg) for arg in args)
+    in_function = isinstance(args, tf.Tensor) and args.graph.building_function
+    return args.ref() if in_function else args
 
 
 def as_key(params: Parameters) -> Parameters:
-    """Returns parameters in the form of a key: lists become tuples."""
+    """Returns parameters in the form of a key: lists become tuples.
+
+    Raises:
+      TypeError: A parameter is no variable, or is partitioned.
+    """
+    check_not_partitioned("register a layer", as_tuple(params))
     return tuple(params) if isinstance(params, (tuple, list)) else params
 
 

@@ -11,7 +11,7 @@ from kfac._types import GradsAndVars, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.linalg.vectors import Vector, as_vector
 from kfac.registration.registered_model import RegisteredModel
-from kfac.variables import name_of
+from kfac.variables import check_not_partitioned, name_of
 
 
 def in_order(products: GradsAndVars, variables: Sequence[Variable]) -> list[Vector]:
@@ -67,8 +67,10 @@ def check_gradients(
 
     Raises:
       ValueError: They do not match; the message names the variables.
+      TypeError: A variable is partitioned.
     """
     pairs = [(gradient, v) for gradient, v in grads_and_vars if gradient is not None]
+    check_not_partitioned("apply gradients", [variable for _, variable in pairs])
     present = {variable.ref() for _, variable in pairs}
     registered = {variable.ref() for variable in layers.registered_variables}
     uncovered = [name_of(v) for _, v in pairs if v.ref() not in registered]

@@ -26,15 +26,18 @@ WORKING = [
     "from kfac.worker_roles import WORKER_STRATEGIES, WorkerRole",
     "import kfac.batch_execute; assert callable(kfac.batch_execute)",
     "from kfac.batch_execute import batch_execute",
+    "from kfac import async_inv_cov_update_kfac_opt, periodic_inv_cov_update_kfac_opt",
+    "from kfac.python.keras import optimizers; assert optimizers.Kfac",
+    "from kfac.python.ops.kfac_utils import periodic_inv_cov_update_kfac_opt",
+    "from kfac.python.ops.tensormatch import graph_search",
+    "import kfac.python.ops.layer_collection as lc; assert lc.LayerCollection",
 ]
 
 TOLD = {
     "from replicate import TPUEstimator": "replicate",
-    "from kfac import async_inv_cov_update_kfac_opt": "kfac.async_updates",
+    "from kfac.keras import saving_utils": "load_model",
     "from kfac.fisher_factors import set_global_constants": "kfac.CurvatureConfig",
     "from kfac.examples import convnet": "examples.convnet_tutorial",
-    "from kfac.python.ops.tensormatch import graph_search": "such as kfac.optimizer",
-    "import kfac.python.ops.layer_collection as lc": "such as kfac.optimizer",
 }
 
 

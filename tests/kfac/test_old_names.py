@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, refuse_import
+from kfac.moved_names import ATTRIBUTES, OLD_MODULES, REPLACEMENTS, refuse_import
 from kfac.old_hooks import OLD_HOOKS
 
 v1 = tf.compat.v1
@@ -62,13 +62,59 @@ def test_an_import_of_a_moved_name_has_the_replacement_too():
     assert failed.value.name == "kfac.fisher_blocks"
 
 
-@pytest.mark.parametrize("name", ["examples", "python"])
-def test_packages_of_old_are_refused(name):
-    told = f"there is no module 'kfac.{name}', which tensorflow/kfac had. Use "
-    with pytest.raises(ImportError, match=re.escape(told + REPLACEMENTS["kfac"][name])):
-        importlib.import_module(f"kfac.{name}")
+def test_a_package_of_old_is_refused():
+    told = "there is no module 'kfac.examples', which tensorflow/kfac had. Use "
+    with pytest.raises(ImportError, match=re.escape(told + REPLACEMENTS["kfac"]["examples"])):
+        importlib.import_module("kfac.examples")
     with pytest.raises(ImportError, match=re.escape(told)):
-        refuse_import(f"kfac.{name}")
+        refuse_import("kfac.examples")
+
+
+def test_old_places_have_what_the_new_ones_have():
+    for path, new in OLD_MODULES.items():
+        assert importlib.import_module(f"kfac.python.{path}") is importlib.import_module(new)
+        # As the attribute of a package, too.
+        assert eval(f"kfac.python.{path}", {"kfac": kfac}) is importlib.import_module(new)
+    assert kfac.periodic_inv_cov_update_kfac_opt is kfac.periodic
+    assert kfac.async_inv_cov_update_kfac_opt is kfac.async_updates
+    assert kfac.linear_operator is kfac.linalg.linear_operator
+    assert kfac.keras.optimizers.Kfac is kfac.keras.Kfac
+
+
+def test_the_lines_of_the_old_tutorial(graph, session):
+    """Constants are read from the collection, and the optimizer from its old module."""
+    layer_collection = kfac.LayerCollection()
+    names = [name for name in dir(kfac.layer_collection) if name.startswith("APPROX_")]
+    for name in set(names) - {"APPROX_EKFAC_NAME"}:  # Not in tensorflow/kfac.
+        value = getattr(kfac.layer_collection, name)
+        assert getattr(layer_collection, name) == getattr(kfac.LayerCollection, name) == value
+    images, labels = tf.ones([4, 6, 6, 1]), tf.zeros([4], tf.int32)
+    params = v1.get_variable("w", [3, 3, 1, 2]), v1.get_variable("b", [2])
+    logits = tf.reduce_mean(tf.nn.conv2d(images, params[0], 1, "SAME") + params[1], [1, 2])
+    layer_collection.register_categorical_predictive_distribution(logits)
+    layer_collection.define_linked_parameters(
+        params, approximation=layer_collection.APPROX_DIAGONAL_NAME
+    )
+    layer_collection.auto_register_layers()
+    global_step = v1.train.get_or_create_global_step()
+    optimizer = kfac.periodic_inv_cov_update_kfac_opt.PeriodicInvCovUpdateKfacOpt(
+        invert_every=10,
+        cov_update_every=1,
+        learning_rate=0.0001,
+        cov_ema_decay=0.95,
+        damping=0.001,
+        layer_collection=layer_collection,
+        placement_strategy="round_robin",
+        momentum=0.9,
+    )
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
+    train_op = optimizer.minimize(loss, global_step=global_step)
+    session.run(v1.global_variables_initializer())
+    session.run(train_op)
+    assert session.run(global_step) == 1
+    assert set(layer_collection.describe().values()) == {"diagonal 20"}
 
 
 def test_replacements_exist():
@@ -83,7 +129,7 @@ def test_replacements_exist():
 
 def test_names_are_in_the_table_of_the_docs():
     table = DOCS.read_text()
-    names = {name for of_module in REPLACEMENTS.values() for name in of_module} - {"python"}
+    names = {name for of_module in REPLACEMENTS.values() for name in of_module}
     assert [name for name in sorted(names) if name not in table] == []
 
 

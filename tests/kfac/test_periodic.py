@@ -103,6 +103,40 @@ def waits_for(ops, is_meant):
     return False
 
 
+def in_branch(step):
+    return tf.cond(v1.placeholder_with_default(True, []), step, lambda: tf.constant(0))
+
+
+def in_loop(step):
+    return tf.while_loop(lambda i: i < 1, lambda i: i + step(), [tf.constant(0)])
+
+
+@pytest.mark.parametrize("where", [in_branch, in_loop])
+def test_a_step_may_be_in_a_branch_or_loop(build_mlp, rows, where):
+    """Of control flow version 2, whose insides are graphs of functions."""
+    found = []
+    for place in (lambda step: step(), where):
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            network = build_mlp(layers=1)
+            optimizer = network.periodic(invert_every=2, estimation_mode="exact")
+
+            def step(network=network, optimizer=optimizer):
+                with v1.control_dependencies([optimizer.minimize(network.losses[0])]):
+                    return tf.constant(1)
+
+            train = place(step)
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train, network.share(rows))
+            found.append(session.run([*network.variables, optimizer.counter]))
+            if place is where:
+                assert any(op.type in ("If", "While") for op in graph.get_operations())
+                with pytest.raises(ValueError, match=r"two branches of tf\.cond, or two traces of"):
+                    in_branch(step)
+    for plain, inside in zip(*found, strict=True):
+        np.testing.assert_allclose(inside, plain, rtol=1e-12)
+
+
 @pytest.mark.parametrize("behavior", ["v1"], indirect=True)
 def test_behavior_of_tensorflow_1(behavior, build_network, session, batch):
     """Also with an image size that is not static; dimensions of shapes are objects in v1."""

@@ -81,6 +81,33 @@ def test_errors_leave_the_collection(collection, weights, kernel):
     assert after == before
 
 
+def test_partitioned_variable_is_named(collection, weights, kernel):
+    parts = v1.get_variable("parts", [3, 2], partitioner=v1.fixed_size_partitioner(3))
+    loss = tf.reduce_sum(tf.convert_to_tensor(parts))
+    register_loss(collection)
+    optimizer = kfac.KfacOptimizer(0.1, 0.1, collection)
+    images = tf.ones([2, 8, 8, 1])
+    for call in (
+        lambda: collection.register_fully_connected((parts, weights[1]), *dense_tensors()),
+        lambda: collection.register_generic(parts, 4),
+        lambda: conv(collection, parts),
+        lambda: collection.register_separable_conv2d(
+            kernel, parts, images, images, images, (1, 1, 1, 1), "SAME"
+        ),
+        lambda: collection.define_linked_parameters(parts),
+        lambda: collection.auto_register_layers([parts]),
+        lambda: collection.check_registration([parts]),
+        lambda: optimizer.minimize(loss, var_list=[parts]),
+        lambda: optimizer.apply_gradients([(tf.ones([3, 2]), parts)]),
+        lambda: kfac.CurvatureMatrixVectorProductComputer(collection, [parts]),
+    ):
+        with pytest.raises(TypeError, match="parameter 'parts' is partitioned into 3 variables"):
+            call()
+    with pytest.raises(TypeError, match="with NoneType None among the parameters"):
+        collection.register_generic(None, 4)
+    assert not collection.fisher_blocks
+
+
 # The end of registration.
 def test_finalize_needs_all_and_ends_registration(collection, weights, kernel):
     with pytest.raises(ValueError, match=r"has no registered layer"):
