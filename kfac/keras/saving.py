@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from kfac._types import Variable
 from kfac.keras.step import StepSettings
-from kfac.keras.training import CHANGEABLE, Training, components
+from kfac.keras.trained_variables import components
+from kfac.keras.training import CHANGEABLE, Training
 from kfac.variables import name_of
 
 

@@ -196,7 +196,7 @@ def test_building_before_fit_turns_xla_off(keras3, caplog):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ValueError, "learning_rate and damping is missing"),
+        ({}, ValueError, "learning_rate and damping are missing"),
         ({"learning_rate": 0.1, "adaptive": True}, ValueError, "not go with adaptive=True"),
         ({**NUMBERS, "damping": -1.0}, ValueError, "damping=-1.0. It must be > 0"),
         ({**NUMBERS, "unknown_layers": "skip"}, ValueError, "Accepted are 'error', 'diagonal'"),
@@ -208,7 +208,11 @@ def test_building_before_fit_turns_xla_off(keras3, caplog):
             ValueError,
             "does not go with a damping that adapts",
         ),
-        ({**NUMBERS, "inverse_every": 3}, TypeError, "inverse_every"),
+        ({"learning_rate": 0.1}, ValueError, ": damping is missing"),
+        ({**NUMBERS, "inverse_every": 3}, TypeError, "^Kfac has no .* Did you mean invert_every?"),
+        ({**NUMBERS, "zzz": 3}, TypeError, "^Kfac has no argument zzz. Accepted are adapt_damping"),
+        ({"lr": 0.1, "damping": 0.1}, TypeError, "its name is learning_rate"),
+        ({**NUMBERS, "clipnorm": 1.0}, TypeError, "no argument clipnorm: .* norm_constraint"),
         ({**NUMBERS, "fisher_approx": {1: "ekfac"}}, TypeError, "has the key 1"),
         ({**NUMBERS, "loss": "mse"}, TypeError, "no argument loss: it finds the loss in the graph"),
     ],
