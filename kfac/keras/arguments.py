@@ -12,7 +12,7 @@ from kfac.config import CurvatureConfig
 from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
 from kfac.keras.refusals import check_names, refused
-from kfac.keras.saving import as_config, from_config, load_state, save_state
+from kfac.keras.saving import as_config, from_config, load_state, load_without_names, save_state
 from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable, current_graph
 from kfac.keras.variable_store import VariableStore
@@ -231,10 +231,15 @@ class KfacOfBoth:
     def set_weights(self, weights: Sequence[Any]) -> None:
         """Sets all variables of the optimizer, in the order of `variables`.
 
+        Keras loads .h5 files by it, before there are statistics: it then sets the numbers, such as
+        the learning rate, and warns that the rest is lost.
+
         Raises:
           ValueError: There are fewer or more of them, such as before the first step, which makes
             the statistics, or one has another shape.
         """
+        if load_without_names(self, weights):
+            return
         if len(weights) != len(self.variables):
             raise ValueError(
                 f"Cannot set the weights of Kfac to {len(weights)} arrays: it has "

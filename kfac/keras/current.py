@@ -54,7 +54,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         Where Keras calls it before it makes the training function, it turns `jit_compile` off for
         the model, and says so in the log.
         """
-        if self.built:
+        if self.built and self.training.trained.variables:
             return
         self.built = True
         self.training.trained.build(variables)
@@ -124,7 +124,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         if not grads:
             return
         trained = self.training.trained
-        if trainable_variables is not None and not self.built:
+        if trainable_variables is not None:
             self.build(list(trainable_variables))
         given = trained.variables if trainable_variables is None else list(trainable_variables)
         if len(grads) != len(given):

@@ -45,7 +45,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
     def build(self, var_list: Sequence[Variable]) -> None:
         """Prepares for variables."""
-        if getattr(self, "_built", False):
+        if getattr(self, "_built", False) and self.training.trained.variables:
             return
         super().build(var_list)
         self._built = True

@@ -50,7 +50,8 @@ class TrainedVariables:
         Raises:
           ValueError: It has not.
         """
-        known = self._begun or self._built
+        # Keras builds the optimizer of a model in a .h5 file for no variables.
+        known = self._begun or self._built or _by_handle(variables)
         names = [_path(v) for key, v in _with_handles(variables) if id(key) not in known]
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -32,6 +32,21 @@ def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
     assert_equal_weights(loaded, model)
 
 
+def test_state_that_a_file_lacks_gives_a_warning(both, tmp_path):
+    """The values of a .h5 file have no names; a file of another optimizer has other names."""
+    x, y = both.examples(64)
+    model = compiled(both)
+    both.fit(model, x, y)
+    model.save(tmp_path / "model.h5")
+    with pytest.warns(UserWarning, match=r"were not loaded: a \.h5 .* save as \.keras"):
+        loaded = both.keras.models.load_model(tmp_path / "model.h5")
+    assert (int(loaded.optimizer.iterations), loaded.optimizer.training.store.values()) == (4, {})
+    both.fit(loaded, x, y)
+    state = {"0": np.array(4), "1": np.array(0.1)}
+    with pytest.warns(UserWarning, match="the file has none of K-FAC"):
+        compiled(both).optimizer.load_own_variables(state)
+
+
 def test_numbers_change_between_steps(either):
     """A step is in proportion to the rate, is bounded by the constraint, and decays weights."""
     x, y = either.examples(16)
