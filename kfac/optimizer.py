@@ -118,6 +118,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         calibrate_damping: bool = False,
         rejection_rho_threshold: float | None = None,
         include_damping_in_qmodel_change: bool = False,
+        decays: Callable[[Variable], bool] | None = None,
         refresh: RefreshSettings = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
@@ -176,6 +177,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
           include_damping_in_qmodel_change: True if λ counts in the model's change that the loss is
             compared with, and not `l2_reg` only. Of no effect with "adam".
+          decays: Returns True for a variable whose weights decay, such as for kernels but not for
+            biases; None means that all do. Of no effect without `use_weight_decay`.
           refresh: Times of the updates of averages and inverses, given by subclasses; here the user
             updates them.
 
@@ -261,6 +264,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
             from_identity=refresh.from_identity,
+            decays=_always if decays is None else decays,
         )
         self._step = KfacStep(
             name, self._estimator, rules, self._make_velocities, self._precondition
@@ -581,6 +585,11 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           prev_train_batch: As the constructor's, but of this tower.
         """
         self._losses.add_tower(train_batch, prev_train_batch)
+
+
+def _always(variable: Variable) -> bool:
+    del variable
+    return True
 
 
 def _check_not_eager(optimizer: KfacOptimizer, method: str) -> None:

@@ -1,5 +1,6 @@
 """The arguments and the state that the optimizers of both Keras have, and checks of arguments."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
-from kfac.keras.saving import as_config, from_config, load_state, save_state
+from kfac.keras.refusals import check_names, refused
+from kfac.keras.saving import as_config, from_config, load_state, load_without_names, save_state
 from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable, current_graph
 from kfac.keras.variable_store import VariableStore
@@ -24,10 +26,11 @@ def check_needed(adaptive: bool, learning_rate: Scalar | None, damping: Scalar |
       ValueError: One is missing, or there is a learning rate that would have no effect.
     """
     missing = [] if adaptive else [("learning_rate", learning_rate), ("damping", damping)]
-    names = " and ".join(name for name, value in missing if value is None)
+    names = [name for name, value in missing if value is None]
     if names:
         raise ValueError(
-            f"Cannot set up K-FAC: {names} is missing. Pass numbers, such as "
+            f"Cannot set up K-FAC: {' and '.join(names)} {'are' if len(names) > 1 else 'is'} "
+            "missing. Pass numbers, such as "
             "Kfac(learning_rate=0.01, damping=0.001), or adaptive=True, which computes them."
         )
     if adaptive and learning_rate is not None:
@@ -75,11 +78,17 @@ class KfacOfBoth:
     training: Training
     schedules: Any
     name: str
+    variables: Any
 
     damping = changeable("damping", "λ: a variable, or its schedule. Numbers can be assigned.")
     momentum = changeable("momentum", "β: a variable, its schedule, or None.")
     weight_decay = changeable("weight_decay", "Decay over the learning rate: as `momentum`.")
     norm_constraint = changeable("norm_constraint", "Bound of a step: as `momentum`.")
+    clipnorm = refused("clipnorm")
+    clipvalue = refused("clipvalue")
+    global_clipnorm = refused("global_clipnorm")
+    loss_scale_factor = refused("loss_scale_factor")
+    use_ema = refused("use_ema")
 
     def __init__(
         self,
@@ -129,6 +138,7 @@ class KfacOfBoth:
           ValueError: A number is missing or out of its range, or two arguments exclude each other.
           TypeError: An argument is unknown.
         """
+        check_names(settings, _OWN, adaptive)
         check_needed(adaptive, learning_rate, damping)
         self._begin(0.0 if learning_rate is None else learning_rate, name)
         self.training = Training(
@@ -171,6 +181,88 @@ class KfacOfBoth:
         """Returns the learning rate as it now is, or the config of its schedule."""
         raise NotImplementedError
 
+    # Attributes and methods of Keras' optimizers.
+
+    @property
+    def learning_rate(self) -> Any:
+        """α: a variable, or what its schedule says now. Numbers and schedules can be assigned."""
+        base: Any = super()
+        return base.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if self.training.settings.adaptive:
+            raise ValueError(
+                f"Cannot set Kfac's learning_rate to {value!r}: with adaptive=True each step "
+                "computes it. Leave out adaptive, and pass learning_rate and damping."
+            )
+        base: Any = super(KfacOfBoth, type(self))
+        base.learning_rate.fset(self, value)
+
+    @property
+    def gradient_accumulation_steps(self) -> int | None:
+        """Batches that make one step together, or None."""
+        return self.training.settings.accumulation_steps if "training" in vars(self) else None
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, value: int | None) -> None:
+        if value != self.gradient_accumulation_steps:
+            raise ValueError(
+                f"Cannot set Kfac's gradient_accumulation_steps to {value!r}: it was made with "
+                f"{self.gradient_accumulation_steps!r}. Pass it when the optimizer is made."
+            )
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        """Excludes variables from weight decay; a further call forgets those of the one before.
+
+        As in Keras, this is not saved: call it for a loaded optimizer, too.
+
+        Args:
+          var_list: Variables that do not decay.
+          var_names: Regular expressions. Variables with one of them in their name do not decay,
+            such as ["bias", "gamma", "beta"].
+
+        Raises:
+          ValueError: A step was made before, or a name is no regular expression.
+          TypeError: The names are one string.
+        """
+        self.training.trained.exclude(var_list or (), var_names or ())
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Sets all variables of the optimizer, in the order of `variables`.
+
+        Keras loads .h5 files by it, before there are statistics: it then sets the numbers, such as
+        the learning rate, and warns that the rest is lost.
+
+        Raises:
+          ValueError: There are fewer or more of them, such as before the first step, which makes
+            the statistics, or one has another shape.
+        """
+        if load_without_names(self, weights):
+            return
+        if len(weights) != len(self.variables):
+            raise ValueError(
+                f"Cannot set the weights of Kfac to {len(weights)} arrays: it has "
+                f"{len(self.variables)} variables{'' if self.training.store.variables else ' yet'}."
+                " The first step makes its statistics. Make one before, or save and load with "
+                "model.save, load_model or tf.train.Checkpoint."
+            )
+        base: Any = super()
+        base.set_weights(weights)
+
+    def update_step(self, gradient: Tensor, variable: Variable, *arguments: Any) -> None:
+        """Is not for use: K-FAC changes all variables of a layer together.
+
+        Raises:
+          NotImplementedError: Always.
+        """
+        raise NotImplementedError(
+            f"Kfac.update_step cannot change {variable.name} alone: K-FAC makes a step of all "
+            "variables. Call minimize, or apply_gradients with the gradients of all of them."
+        )
+
     # State.
 
     def save_own_variables(self, store: Any) -> None:
@@ -204,3 +296,7 @@ class KfacOfBoth:
         """Returns an optimizer made with the arguments that `get_config` returned."""
         deserialize = cls.schedules.deserialize
         return cls(**from_config(config, lambda value: deserialize(value, custom_objects)))
+
+
+_OWN = tuple(inspect.signature(KfacOfBoth.__init__).parameters)[1:-1]
+"""Names of the arguments of `Kfac` that are not those of the optimizer for graphs."""

@@ -32,6 +32,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     """
 
     schedules = keras.optimizers.schedules
+    built: bool
 
     def _begin(self, learning_rate: Scalar, name: str) -> None:
         rate = float(learning_rate) if isinstance(learning_rate, int) else learning_rate
@@ -55,13 +56,19 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         Where Keras calls it before it makes the training function, it turns `jit_compile` off for
         the model, and says so in the log.
         """
-        if self.built:
+        if self.built and self.training.trained.variables:
             return
-        super().build(variables)
+        self.built = True
+        self.training.trained.build(variables)
         if self.training.model is None:
             self.training.model = model_of(self)
         if tf.executing_eagerly():
             turn_off_xla(self.training.model)
+
+    @property
+    def iterations(self) -> Variable:
+        """The counter of steps."""
+        return self._iterations
 
     def scale_loss(self, loss: Tensor) -> Tensor:
         """Returns the loss, and remembers it for the step; called by `fit`."""
@@ -91,8 +98,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
     def apply_gradients(self, grads_and_vars: GradsAndVars, loss: Tensor | None = None) -> Variable:
         """Makes one step, as `apply` does; returns the counter of steps."""
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        self.apply(gradients, variables, loss=loss)
+        pairs = list(grads_and_vars)
+        self.apply([g for g, _ in pairs], [v for _, v in pairs], loss=loss)
         return self.iterations
 
     def apply(
@@ -103,6 +110,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     ) -> None:
         """Makes one step, in a `tf.function`.
 
+        Nothing is done without gradients, as in Keras.
+
         Args:
           grads: Gradient of each variable, or None.
           trainable_variables: The variables; None means those that the optimizer was built with.
@@ -110,15 +119,23 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
         Raises:
           RuntimeError: It is not called in a `tf.function`, or in cross-replica context.
-          ValueError: The loss is not known, a layer or all of the loss is not known, the model is
+          ValueError: There is not one gradient for each variable, the optimizer was made for other
+            variables, the loss is not known, a layer or all of the loss is not known, the model is
             compiled with XLA, or as in `kfac.KfacOptimizer.apply_gradients`.
         """
-        given = self._trainable_variables if trainable_variables is None else trainable_variables
-        variables = list(given)
-        if not self.built:
-            self.build(variables)
+        if not grads:
+            return
+        trained = self.training.trained
+        if trainable_variables is not None:
+            self.build(list(trainable_variables))
+        given = trained.variables if trainable_variables is None else list(trainable_variables)
+        if len(grads) != len(given):
+            raise ValueError(
+                f"Kfac.apply was given {len(grads)} gradients for {len(given)} variables. Pass one "
+                "for each, or None; and the variables, unless it was built for them."
+            )
         check_no_xla(self.training.model)
-        self.training.step(grads, variables, lambda: self.learning_rate, self.iterations, loss)
+        self.training.step(grads, given, lambda: self.learning_rate, self.iterations, loss)
 
     def _rate_config(self) -> Any:
         return super(KfacOfBoth, self).get_config()["learning_rate"]

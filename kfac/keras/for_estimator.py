@@ -22,8 +22,8 @@ def for_estimator(
     schedule anew.
 
     Raises:
-      ValueError: The settings are adaptive, or name approximations, unknown layers or accumulation,
-        which an Estimator's K-FAC is told in another way.
+      ValueError: The settings are adaptive, or name approximations, unknown layers, accumulation or
+        variables without weight decay, which an Estimator's K-FAC is told in another way.
     """
     settings = training.settings
     refused = {
@@ -38,6 +38,12 @@ def for_estimator(
                 f"Kfac({name}={value!r}) cannot be the optimizer of an Estimator: pass "
                 "optimizer=kfac.for_canned(...) to model_to_estimator, or write a model_fn."
             )
+    if config["weight_decay"] is not None and not training.trained.all_decay:
+        raise ValueError(
+            "A Kfac with exclude_from_weight_decay cannot be the optimizer of an Estimator: write "
+            "a model_fn, with kfac.PeriodicInvCovUpdateKfacOpt(..., use_weight_decay=True, "
+            "decays=lambda variable: 'bias' not in variable.name)."
+        )
     numbers = {name: _number(config[name], deserialize) for name in _NUMBERS}
     decay = numbers.pop("weight_decay")
     if decay is not None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of
+from kfac.keras.refusals import refused
 from kfac.tracebacks import methods_show_user_frames
 
 _IS_OLD = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
@@ -29,11 +30,11 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     """
 
     schedules = keras.optimizers.schedules
+    jit_compile = refused("jit_compile")
 
     def _begin(self, learning_rate: Scalar, name: str) -> None:
         super(KfacOfBoth, self).__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
-        self._schedule = learning_rate if callable(learning_rate) else None
 
     def _make_number(self, name: str, value: float) -> Variable:
         return self.add_variable([], tf.float32, lambda *_: tf.constant(value, tf.float32), name)
@@ -46,8 +47,11 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
     def build(self, var_list: Sequence[Variable]) -> None:
         """Prepares for variables."""
+        if getattr(self, "_built", False) and self.training.trained.variables:
+            return
         super().build(var_list)
         self._built = True
+        self.training.trained.build(var_list)
 
     def compute_gradients(
         self, loss: Tensor, var_list: Sequence[Variable], tape: Any = None
@@ -99,14 +103,18 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
         Raises:
           RuntimeError: It is not called in a `tf.function`, or in cross-replica context.
-          ValueError: The loss is not known, a layer or all of the loss is not known, the model is
-            compiled with jit_compile=True, or as in `kfac.KfacOptimizer.apply_gradients`.
+          ValueError: The optimizer was made for other variables, the loss is not known, a layer or
+            all of the loss is not known, the model is compiled with jit_compile=True, or as in
+            `kfac.KfacOptimizer.apply_gradients`.
           TypeError: An argument is unknown.
         """
         del name
         if kwargs:
             raise TypeError(f"Kfac.apply_gradients has no arguments {', '.join(kwargs)}.")
-        gradients, variables = zip(*grads_and_vars, strict=True)
+        pairs = list(grads_and_vars)
+        if not pairs:
+            return self.iterations
+        gradients, variables = zip(*pairs, strict=True)
         with tf.init_scope():
             self.build(variables)
         if self.training.model is None:
@@ -116,7 +124,14 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         return self.iterations
 
     def _current_rate(self) -> Scalar:
-        return self.learning_rate if self._schedule is None else self._schedule(self.iterations)
+        if not callable(self._learning_rate):
+            return self.learning_rate
+        if not hasattr(self, "_current_learning_rate"):
+            with tf.init_scope():
+                self._build_learning_rate(self._learning_rate)
+        rate = tf.convert_to_tensor(self._learning_rate(self.iterations))
+        self._current_learning_rate.assign(rate)
+        return rate
 
     def _rate_config(self) -> Any:
         return self._serialize_hyperparameter(self._learning_rate)

@@ -5,7 +5,8 @@ variables are made when the first step is traced. Called by the optimizers of bo
 """
 
 import dataclasses
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import tensorflow as tf
 
 from kfac._types import Variable
 from kfac.keras.step import StepSettings
-from kfac.keras.training import CHANGEABLE, Training, components
+from kfac.keras.trained_variables import components
+from kfac.keras.training import CHANGEABLE, Training
 from kfac.variables import name_of
 
 
@@ -26,12 +28,45 @@ def save_state(optimizer: Any, store: Any) -> None:
 
 
 def load_state(optimizer: Any, store: Any) -> None:
-    """Sets the state of an optimizer from a store of Keras, now or when the state is made."""
+    """Sets the state of an optimizer from a store of Keras, now or when the state is made.
+
+    It warns if the store has none, such as one that another optimizer wrote.
+    """
     values = {name: np.array(store[name]) for name in store.keys()}  # noqa: SIM118
-    for variable in _own_variables(optimizer):
-        if _key(variable) in values:
-            variable.assign(values.pop(_key(variable)))
-    optimizer.training.store.load(values)
+    own = {_key(variable): variable for variable in _own_variables(optimizer)}
+    found = {name: values.pop(name) for name in own if name in values}
+    if not found or (found.get("iteration", 0) > 0 and not values):
+        _warn_of_lost_state("the file has none of K-FAC")
+    for name, value in found.items():
+        own[name].assign(value)
+    if found:
+        optimizer.training.store.load(values)
+
+
+def load_without_names(optimizer: Any, weights: Sequence[Any]) -> bool:
+    """Sets the numbers of an optimizer that has no statistics yet, from all its variables' values.
+
+    A file in the format HDF5 gives values without names, before the statistics are made. Returns
+    False if the values are not those of such a file.
+    """
+    own = _own_variables(optimizer)
+    shapes = [tuple(variable.shape) for variable in own]
+    given = [np.shape(weight) for weight in weights[: len(own)]]
+    if optimizer.training.store.variables or len(weights) <= len(own) or given != shapes:
+        return False
+    for variable, weight in zip(own, weights, strict=False):
+        variable.assign(weight)
+    _warn_of_lost_state("a .h5 file gives it without names")
+    return True
+
+
+def _warn_of_lost_state(why: str) -> None:
+    warnings.warn(
+        f"Kfac's statistics, inverses and velocities were not loaded: {why}. Training goes on with "
+        "new ones, from the first step. To keep them, save as .keras, .weights.h5 or a "
+        "tf.train.Checkpoint, with Kfac as the optimizer.",
+        stacklevel=3,
+    )
 
 
 def _own_variables(optimizer: Any) -> list[Variable]:

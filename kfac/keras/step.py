@@ -7,7 +7,7 @@ Each trace of the function builds all of it anew, with the same variables. Calle
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -26,19 +26,6 @@ from kfac.state import Assignment, assign_all, make_counter, make_variable, read
 from kfac.variables import name_of
 
 v1 = tf.compat.v1
-
-
-_FOUND = {
-    "layer_collection": "makes a collection for each graph, and finds layers and losses in it",
-    "loss": "finds the loss in the graph of the training step",
-    "loss_fn": "computes the loss after a step from the graph of the training step",
-    "loss_weights": "finds the weights of losses in the graph of the training step",
-    "prev_train_batch": "has the batch in the graph of the training step",
-    "seed": "draws targets by the number of the step, so that each run draws the same",
-    "train_batch": "has the batch in the graph of the training step",
-    "var_list": "trains the variables that it is given gradients of",
-}
-"""Arguments of tensorflow/kfac's optimizers that are not needed, and the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +52,8 @@ class Hyperparameters(NamedTuple):
 
     α has no effect with adaptive settings. λ is the damping, β the momentum. `weight_decay` is the
     share of a weight that decays in a step, over the learning rate. `norm_constraint` bounds the
-    squared Fisher norm of a step.
+    squared Fisher norm of a step. `decays` returns True for the variables that decay; None means
+    that all do.
     """
 
     learning_rate: Scalar | None
@@ -73,6 +61,7 @@ class Hyperparameters(NamedTuple):
     momentum: Scalar | None
     weight_decay: Scalar | None
     norm_constraint: Scalar | None
+    decays: Callable[[Variable], bool] | None = None
 
 
 class Batch(NamedTuple):
@@ -93,14 +82,9 @@ def check_settings(settings: StepSettings, hyperparameters: Hyperparameters) -> 
 
     Raises:
       ValueError: A number is out of its range, or two arguments exclude each other.
-      TypeError: An argument is unknown.
+      TypeError: A key of `fisher_approx` is neither a name nor a class.
     """
     check_approximations(settings.fisher_approx, settings.unknown_layers)
-    found = [name for name in _FOUND if name in settings.arguments]
-    if found:
-        raise TypeError(
-            f"Kfac has no argument {found[0]}: it {_FOUND[found[0]]}. Leave {found[0]} out."
-        )
     if settings.accumulation_steps is not None:
         check_period("gradient_accumulation_steps", settings.accumulation_steps)
         if settings.adaptive or settings.arguments.get("adapt_damping"):
@@ -178,6 +162,7 @@ def _make_optimizer(
     }
     if given.weight_decay is not None:
         arguments |= {"use_weight_decay": True, "weight_decay_coeff": given.weight_decay}
+        arguments["decays"] = given.decays
     if settings.adaptive:
         return adaptive(layers, **arguments)
     return PeriodicInvCovUpdateKfacOpt(

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kfac._types import Graph, Scalar, Tensor, Variable
 from kfac.keras.step import Batch, Hyperparameters, StepSettings, build_step, check_settings
+from kfac.keras.trained_variables import TrainedVariables, components
 from kfac.keras.variable_store import VariableStore
 from kfac.variables import CapturedVariable, name_of
 
@@ -42,7 +43,7 @@ class Training:
           ValueError: A number is out of its range, or two arguments exclude each other.
           TypeError: An argument is unknown.
         """
-        known = {name: None if callable(x) else x for name, x in numbers.items()}
+        known: dict[str, Any] = {n: None if callable(x) else x for n, x in numbers.items()}
         rate = None if callable(learning_rate) else learning_rate
         damping = 1.0 if known["damping"] is None else known["damping"]
         rate = 1.0 if rate is None and not settings.adaptive else rate
@@ -50,6 +51,7 @@ class Training:
         self.settings = settings
         self.store = store
         self.model = model
+        self.trained = TrainedVariables()
         self._numbers: dict[str, Any] = dict(numbers)
         self._losses: dict[int, Tensor] = {}
 
@@ -137,9 +139,11 @@ class Training:
 
         Raises:
           RuntimeError: TensorFlow executes eagerly, or the caller is in cross-replica context.
-          ValueError: The loss is not known, or as in `build_step`.
+          ValueError: The loss is not known, the optimizer was built for other variables, or as in
+            `build_step`.
         """
         graph = current_graph()
+        self.trained.check(variables)
         loss = self._recalled(graph) if loss is None else loss
         pairs = _with_gradients(gradients, variables)
         context = tf.distribute.get_replica_context()
@@ -155,6 +159,7 @@ class Training:
             self._build(batch, learning_rate, iterations)
 
         context.merge_call(build, args=([g for g, _ in pairs], loss))
+        self.trained.begin([v for _, v in pairs])
         for variable in variables:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
@@ -168,7 +173,8 @@ class Training:
         graph = v1.get_default_graph()
         self.store.name_parameters([name_of(variable) for variable in batch.variables])
         with self.store.scope(graph):
-            is_made = build_step(self.settings, Hyperparameters(rate, **numbers), batch)
+            hyperparameters = Hyperparameters(rate, **numbers, decays=self.trained.decays)
+            is_made = build_step(self.settings, hyperparameters, batch)
         iterations.assign_add(tf.cast(is_made, iterations.dtype))
 
 
@@ -233,13 +239,6 @@ def captured_variables(
         taken.add(name)
         captured.append(CapturedVariable(components(strategy, variable), graph, name))
     return captured
-
-
-def components(strategy: Any, variable: Variable) -> tuple[Variable, ...]:
-    """Returns the `tf.Variable`s that a variable of any Keras consists of, one per replica."""
-    value = getattr(variable, "value", None)
-    own = variable if value is None or callable(value) else value
-    return tuple(strategy.experimental_local_results(own))
 
 
 def changeable(name: str, doc: str) -> property:

@@ -63,6 +63,7 @@ class StepRules(NamedTuple):
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
       from_identity: True if a block that has no inverse yet counts as a damped identity matrix,
         false if products with its inverse are zero.
+      decays: Returns True for a variable whose weights decay, if there is weight decay.
     """
 
     momentum: Momentum
@@ -71,6 +72,7 @@ class StepRules(NamedTuple):
     losses: TrainingLoss
     model_damping: Scalar | None
     from_identity: bool
+    decays: Callable[[Variable], bool]
 
     @property
     def damping_reads_averages(self) -> bool:
@@ -262,7 +264,7 @@ class KfacStep:
         return StepInputs(
             gradients=packed,
             variables=variables,
-            weights=lambda: packing.pack([read(variable, copies=False) for variable in variables]),
+            weights=lambda: packing.pack([self._decaying(variable) for variable in variables]),
             velocities=packing.pack([read(velocity, not packs) for velocity in velocities])
             if velocities
             else [],
@@ -274,6 +276,13 @@ class KfacStep:
                 damping if model_damping is None else model_damping, dtype
             ),
         )
+
+    def _decaying(self, variable: Variable) -> Tensor:
+        """Returns the weights of a variable that decay: its own, or zeros."""
+        if self._rules.decays(variable):
+            return read(variable, copies=False)
+        with v1.device(variable.device):
+            return tf.zeros(variable.shape, variable.dtype.base_dtype)
 
     def _multiply(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
         """Returns Mx for a vector x."""

@@ -23,8 +23,9 @@ class StepInputs(NamedTuple):
       gradients: g, of the mean loss, one part per variable, or packed for a rule that takes such;
         some may be IndexedSlices. All vectors have the same parts.
       variables: θ.
-      weights: Reads θ now, as a vector. Reference variables are not copied: whoever takes it makes
-        a new vector of it, on which the step depends.
+      weights: Reads θ now, as a vector, with zeros for variables that do not decay. Reference
+        variables are not copied: whoever takes it makes a new vector of it, on which the step
+        depends.
       velocities: v, read before the step; empty for a rule that keeps none. Reference variables
         are not copied if the rule takes packed vectors, as for `weights`.
       packing: The way in which parts are packed.

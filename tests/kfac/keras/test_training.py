@@ -32,6 +32,21 @@ def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
     assert_equal_weights(loaded, model)
 
 
+def test_state_that_a_file_lacks_gives_a_warning(both, tmp_path):
+    """The values of a .h5 file have no names; a file of another optimizer has other names."""
+    x, y = both.examples(64)
+    model = compiled(both)
+    both.fit(model, x, y)
+    model.save(tmp_path / "model.h5")
+    with pytest.warns(UserWarning, match=r"were not loaded: a \.h5 .* save as \.keras"):
+        loaded = both.keras.models.load_model(tmp_path / "model.h5")
+    assert (int(loaded.optimizer.iterations), loaded.optimizer.training.store.values()) == (4, {})
+    both.fit(loaded, x, y)
+    state = {"0": np.array(4), "1": np.array(0.1)}
+    with pytest.warns(UserWarning, match="the file has none of K-FAC"):
+        compiled(both).optimizer.load_own_variables(state)
+
+
 def test_numbers_change_between_steps(either):
     """A step is in proportion to the rate, is bounded by the constraint, and decays weights."""
     x, y = either.examples(16)
@@ -196,7 +211,7 @@ def test_building_before_fit_turns_xla_off(keras3, caplog):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ValueError, "learning_rate and damping is missing"),
+        ({}, ValueError, "learning_rate and damping are missing"),
         ({"learning_rate": 0.1, "adaptive": True}, ValueError, "not go with adaptive=True"),
         ({**NUMBERS, "damping": -1.0}, ValueError, "damping=-1.0. It must be > 0"),
         ({**NUMBERS, "unknown_layers": "skip"}, ValueError, "Accepted are 'error', 'diagonal'"),
@@ -208,7 +223,11 @@ def test_building_before_fit_turns_xla_off(keras3, caplog):
             ValueError,
             "does not go with a damping that adapts",
         ),
-        ({**NUMBERS, "inverse_every": 3}, TypeError, "inverse_every"),
+        ({"learning_rate": 0.1}, ValueError, ": damping is missing"),
+        ({**NUMBERS, "inverse_every": 3}, TypeError, "^Kfac has no .* Did you mean invert_every?"),
+        ({**NUMBERS, "zzz": 3}, TypeError, "^Kfac has no argument zzz. Accepted are adapt_damping"),
+        ({"lr": 0.1, "damping": 0.1}, TypeError, "its name is learning_rate"),
+        ({**NUMBERS, "clipnorm": 1.0}, TypeError, "no argument clipnorm: .* norm_constraint"),
         ({**NUMBERS, "fisher_approx": {1: "ekfac"}}, TypeError, "has the key 1"),
         ({**NUMBERS, "loss": "mse"}, TypeError, "no argument loss: it finds the loss in the graph"),
     ],

@@ -287,14 +287,18 @@ def test_pre_update_op_is_made_once(build_mlp):
     assert optimizer.maybe_pre_update_adapt_damping() is first
 
 
-def test_weight_decay(build_mlp, session, rows):
+@pytest.mark.parametrize("decays", [None, lambda variable: variable.name.endswith("/b:0")])
+def test_weight_decay(build_mlp, session, rows, decays):
     """Before the first inverse weights move along their gradients, too, divided by (1 + √λ)².
 
     A gradient of rows becomes dense, as the block does not multiply rows.
     """
     network = build_mlp(layers=1)
     optimizer = kfac.KfacOptimizer(
-        0.5, 0.1, network.collection, use_weight_decay=True, weight_decay_coeff=0.2
+        *(0.5, 0.1, network.collection),
+        use_weight_decay=True,
+        weight_decay_coeff=0.2,
+        decays=decays,
     )
     pairs = optimizer.compute_gradients(network.losses[0])
     of_rows = tf.IndexedSlices(pairs[0][0], tf.range(3), tf.constant([3, 3]))
@@ -304,8 +308,10 @@ def test_weight_decay(build_mlp, session, rows):
     before, gradients = session.run([network.variables, [gradient for gradient, _ in pairs]], feed)
     session.run(train, feed)
     after = session.run(network.variables)
-    for old, gradient, new in zip(before, gradients, after, strict=True):
-        expected = 0.9 * old - 0.5 * gradient / (1 + np.sqrt(0.1)) ** 2
+    for variable, *values in zip(network.variables, before, gradients, after, strict=True):
+        old, gradient, new = values
+        kept = 0.9 if decays is None or decays(variable) else 1.0
+        expected = kept * old - 0.5 * gradient / (1 + np.sqrt(0.1)) ** 2
         np.testing.assert_allclose(new, expected, rtol=1e-9, atol=1e-12)
 
 
