@@ -20,6 +20,8 @@ from typing import Any, NoReturn, Protocol
 
 from absl import app
 
+from replicate import onednn
+
 ROOT = pathlib.Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 2000
 """Length of the end of a failed program's standard error that is shown."""
@@ -33,10 +35,11 @@ class ChildError(SystemExit):
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> NoReturn:
-    """Runs the main function of a benchmark, without the messages of TensorFlow below errors.
+    """Runs the main function of a benchmark with oneDNN, without TensorFlow's lesser messages.
 
     TensorFlow's profiler prints five lines for each traced step. TF_CPP_MIN_LOG_LEVEL in the
-    environment, if it is set, chooses other messages.
+    environment, if it is set, chooses other messages than errors; TF_ENABLE_ONEDNN_OPTS chooses
+    the kernels.
 
     Args:
       main: Takes the arguments that are no flags, and returns the exit code, None for 0. It imports
@@ -46,6 +49,7 @@ def run(main: Callable[[Sequence[str]], int | None]) -> NoReturn:
       SystemExit: Always, with the exit code.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    onednn.turn_on()
     app.run(main)
 
 

@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 from absl import flags
 
 import replicate
+from replicate import onednn
 from replicate.quiet_imports import quiet_stderr
 
 BAD_INPUT = 2
@@ -193,8 +194,9 @@ def command_line() -> str:
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow, hiding its start-up messages unless the import fails."""
+    """Imports TensorFlow with oneDNN, hiding its start-up messages unless the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    onednn.turn_on()
     with quiet_stderr():
         import tensorflow as tf  # noqa: PLC0415
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)

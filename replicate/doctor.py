@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from replicate import onednn
 from replicate.addresses import is_listening
 from replicate.exit_codes import ExitCode
 
@@ -49,6 +50,13 @@ found = {
     "devices": [device.name for device in tf.config.list_physical_devices()],
     "cuda": tf.test.is_built_with_cuda(),
 }
+v1 = tf.compat.v1
+metadata, options = v1.RunMetadata(), v1.RunOptions(output_partition_graphs=True)
+with tf.Graph().as_default(), v1.Session(config=v1.ConfigProto(device_count={"GPU": 0})) as session:
+    images, filters = tf.random.normal([1, 8, 8, 1]), tf.random.normal([3, 3, 1, 1])
+    session.run(tf.nn.conv2d(images, filters, 1, "SAME"), options=options, run_metadata=metadata)
+kernels = [node.op for graph in metadata.partition_graphs for node in graph.node]
+found["onednn"] = any("Mkl" in kernel for kernel in kernels)
 try:
     config = cluster_config_from_environment()
     found["jobs"], found["task"] = dict(config.jobs), [config.task_type, config.task_id]
@@ -135,7 +143,19 @@ def tensorflow() -> Iterator[Finding]:
     with_cuda = "with" if found["cuda"] else "without"
     yield Finding("tensorflow", f"{found['version']}, built {with_cuda} CUDA")
     yield Finding("devices", " ".join(found["devices"]))
+    yield kernels(found["onednn"], os.environ)
     yield from cluster(found)
+
+
+def kernels(is_on: bool, environment: Mapping[str, str]) -> Finding:
+    """Returns a finding about oneDNN, and what it costs to leave it off."""
+    if is_on or not onednn.missing_variables({}):
+        return Finding("oneDNN", "on" if is_on else "off, on a processor that is not x86")
+    cost = "off: convolutions on CPUs may take four times as long, dilated ones cannot be trained"
+    advice = f"{onednn.VARIABLE}=1 turns it on"
+    if onednn.missing_variables(environment):
+        advice += ", as python -m replicate.run, replicate.compat and replicate.launch do"
+    return Finding("oneDNN", f"{cost}. {advice}")
 
 
 def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:

@@ -1,8 +1,9 @@
-"""python -m replicate.run PROGRAM.py [ARGUMENTS] runs a program without TensorFlow's own lines.
+"""python -m replicate.run PROGRAM.py [ARGUMENTS] runs a program with oneDNN, without chatter.
 
 TensorFlow prints lines about oneDNN, CPU instructions and MLIR before and between the first lines
 of a program. This hides all that it prints while it is imported, unless the import fails, and later
-its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. All else is as with
+its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. It turns on oneDNN, TensorFlow's
+fast kernels for x86 processors, unless TF_ENABLE_ONEDNN_OPTS is set. All else is as with
 `python PROGRAM.py`. Exit codes: those of the program; 2 if there is no such file.
 """
 
@@ -13,6 +14,7 @@ import types
 from collections.abc import Sequence
 from typing import NoReturn
 
+from replicate import onednn
 from replicate.exit_codes import ExitCode
 from replicate.quiet_imports import import_if_installed
 
@@ -37,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     if not os.path.isfile(program):
         _refuse(f"there is no file {program!r}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    onednn.turn_on()
     import_if_installed("tensorflow")  # Otherwise the program says what it misses.
     sys.argv = list(arguments)
     if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.

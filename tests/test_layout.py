@@ -64,6 +64,7 @@ def modules(*folders):
 SOURCES = modules(*PACKAGES)
 # Programs that start a user's program own the process.
 ALLOWED = {
+    "replicate/onednn.py": ["changes an environment variable"],
     "replicate/run.py": ["changes an environment variable"],
     "replicate/compat/runner.py": ["changes an environment variable"] * 4 + ["process-wide switch"],
 }

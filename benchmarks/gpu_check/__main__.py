@@ -13,7 +13,7 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.gpu_check import report, run_part
@@ -78,4 +78,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

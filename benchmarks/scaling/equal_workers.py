@@ -20,8 +20,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from absl import app, flags
+from absl import flags
 
+from benchmarks import harness
 from replicate.launch.plan import cluster_plan
 
 FLAGS = flags.FLAGS
@@ -154,4 +155,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("steps", 100, "Measured steps.", 1)
     flags.DEFINE_integer("repeats", 1, "Repetitions, in which the modes take turns.", 1)
     flags.DEFINE_string("json", None, "File for the points.")
-    app.run(main)
+    harness.run(main)

@@ -8,6 +8,7 @@ modules see `tf.compat.v1`, `tf.estimator` and `tf.contrib` as tensorflow. Also:
 --num_towers=N      each Estimator trains on N towers: the first N GPUs, or the CPU for all
 --devices=A,B       the devices of these towers, such as /gpu:0,/gpu:1
 
+oneDNN, TensorFlow's fast kernels for x86 processors, is on unless TF_ENABLE_ONEDNN_OPTS is set.
 Exit codes: those of the program; 2 if there is no such program, if an option is wrong, or if the
 program uses a name that is not here.
 """
@@ -18,6 +19,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from replicate import onednn
 from replicate.compat.runner import own_traceback, refuse, run
 from replicate.exit_codes import ExitCode
 
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     if sys.path[0] == os.getcwd() and not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # -m added it.
     sys.excepthook = _show
+    onednn.turn_on()
     run(
         rest[0],
         *rest[1:],

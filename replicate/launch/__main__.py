@@ -10,6 +10,7 @@ The command runs once for each task, with the task's TF_CONFIG in its environmen
 
 Without --chief the first worker is the chief. "python" means the Python that runs the launcher.
 Each task has a log file with all that it prints; the terminal leaves out TensorFlow's own lines.
+oneDNN, TensorFlow's fast kernels for x86, is on in all tasks unless TF_ENABLE_ONEDNN_OPTS is set.
 Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the exit code of the
 first task that failed.
 """
@@ -25,6 +26,7 @@ from typing import Any, NoReturn
 
 from absl import flags
 
+from replicate import onednn
 from replicate.launch.console import LAUNCHER, Console
 from replicate.launch.plan import cluster_plan
 from replicate.launch.supervisor import Supervisor
@@ -208,8 +210,8 @@ def _check_host(host: str, is_exposed: bool) -> None:
 
 
 def _environment(outer: Mapping[str, str], host: str) -> dict[str, str]:
-    """Returns the environment of the tasks: unbuffered output, and no proxy between them."""
-    environment = {"PYTHONUNBUFFERED": "1", **outer}
+    """Returns the environment of the tasks: unbuffered output, oneDNN, no proxy between them."""
+    environment = {"PYTHONUNBUFFERED": "1", **outer, **onednn.missing_variables(outer)}
     for name in ("no_proxy", "NO_PROXY"):
         environment[name] = ",".join(filter(None, [outer.get(name), host]))
     return environment

@@ -7,7 +7,6 @@ names and values, whoever has written them. It is imported on first use.
 import importlib
 import math
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,10 +135,9 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     if "loss" in training:
         loss = training["loss"]
         facts["last training loss"] = f"{_text(loss.values[-1])} (step {loss.steps[-1]:,})"
-    speeds = [v for v in training.get(SPEED, Curve((), ())).values if math.isfinite(v)]
-    if speeds:
-        facts["steps per second"] = _text(statistics.median(speeds))
-    facts |= run.times.facts() or _time_of_curves(runs)
+    facts |= run.times.facts(training[SPEED].values if SPEED in training else ())
+    if not run.times.seconds:
+        facts |= _time_of_curves(runs)
     if record.num_towers:
         facts["towers"] = str(record.num_towers)
     if record.variables:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from replicate.report.curves import TRAINING, Curve, Runs
@@ -41,11 +40,8 @@ def _summary(runs: Runs, times: Times) -> Iterator[str]:
     if "loss" in training:
         loss = training["loss"]
         yield _row([f"training loss at step {loss.steps[-1]:,}", _number(loss.values[-1])])
-    if SPEED in training:
-        speeds = training[SPEED].values
-        span = f"{_number(min(speeds))} to {_number(max(speeds))}"
-        yield _row(["steps per second", f"{_number(statistics.median(speeds))} (median; {span})"])
-    yield from (_row([name, text]) for name, text in times.facts().items())
+    speeds = training[SPEED].values if SPEED in training else ()
+    yield from (_row([name, text]) for name, text in times.facts(speeds).items())
     for kind, text, share in times.shares():
         yield _row([f"time: {kind}", f"{text} ({share:.0f} %)"])
 

@@ -6,6 +6,8 @@ curves then tell the total.
 
 import json
 import math
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,8 @@ KINDS = {
     "start": "start",
 }
 """Text for each kind of time in the file."""
+
+_OTHERS = "evaluations and saves"
 
 
 class Times(NamedTuple):
@@ -44,13 +48,22 @@ class Times(NamedTuple):
         """Sum over all kinds, in seconds."""
         return sum(self.seconds.values())
 
-    def facts(self) -> dict[str, str]:
-        """Returns texts by name: total time, time per step, time to the first step."""
+    def facts(self, speeds: Sequence[float] = ()) -> dict[str, str]:
+        """Returns texts by name: speed, total time, time per step, time to the first step.
+
+        Args:
+          speeds: Steps per second of each interval between two events, with the evaluations and
+            saves in it. The time per step is without these, and a mean.
+        """
         facts = {}
+        if known := [speed for speed in speeds if math.isfinite(speed)]:
+            span = f"median of {min(known):.4g} to {max(known):.4g}, {_OTHERS} included"
+            facts["steps per second"] = f"{statistics.median(known):.4g} ({span})"
         if self.seconds:
             facts["total time"] = duration(self.total)
-        if self.per_step is not None:
-            facts["time per step"] = duration(self.per_step)
+        if self.per_step:
+            mean = f"mean, {1 / self.per_step:.4g} per second, {_OTHERS} not included"
+            facts["time per step"] = f"{duration(self.per_step)} ({mean})"
         if self.first_step is not None:
             facts["time to first step"] = duration(self.first_step)
         return facts

@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import platform
+import re
 import socket
 import subprocess
 import sys
@@ -74,7 +77,8 @@ def say(monkeypatch):
 
 @pytest.fixture
 def healthy(say):
-    found = {"version": "9.9", "devices": ["cpu"], "cuda": False, "jobs": {}, "task": ["worker", 0]}
+    found = {"version": "9.9", "devices": ["cpu"], "cuda": False, "onednn": True}
+    found |= {"jobs": {}, "task": ["worker", 0]}
     say(f"print({json.dumps(json.dumps(found))})")
     return found
 
@@ -153,9 +157,36 @@ def test_the_real_tensorflow_and_a_bad_tf_config_are_looked_at(monkeypatch, run_
     monkeypatch.setattr(doctor.subprocess, "run", run)
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
     found = list(doctor.tensorflow())
-    assert [finding.label for finding in found] == ["tensorflow", "devices", "TF_CONFIG"]
+    labels = ["tensorflow", "devices", "oneDNN", "TF_CONFIG"]
+    assert [finding.label for finding in found] == labels
     assert wrong(found)[0].startswith("TF_CONFIG: Cannot read the cluster from TF_CONFIG")
     assert "CPU:0" in found[1].text
+
+
+@pytest.mark.parametrize(
+    ("machine", "is_on", "environment", "text"),
+    [
+        ("x86_64", True, {}, "on"),
+        (
+            "x86_64",
+            False,
+            {},
+            "off: .* four times .* TF_.*_OPTS=1 turns it on, as .*replicate.run.* do",
+        ),
+        (
+            "x86_64",
+            False,
+            {"TF_ENABLE_ONEDNN_OPTS": "0"},
+            "off: .*dilated.* TF_.*_OPTS=1 turns it on",
+        ),
+        ("aarch64", False, {}, "off, on a processor that is not x86"),
+    ],
+)
+def test_the_cost_of_absent_kernels_is_told(machine, is_on, environment, text, monkeypatch):
+    monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
+    found = doctor.kernels(is_on, environment)
+    assert re.fullmatch(text, found.text)
+    assert not found.is_wrong
 
 
 def test_the_addresses_of_a_cluster_are_tried():
@@ -194,3 +225,5 @@ def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["version"]
     assert (found["jobs"], found["task"]) == ({}, ["worker", 0])
+    if platform.machine() == "x86_64":
+        assert found["onednn"] == (os.environ["TF_ENABLE_ONEDNN_OPTS"] != "0")

@@ -6,6 +6,7 @@ summaries of the model, at their intervals. Evaluation writes its own files (`ev
 `progress.py` the output on the terminal.
 """
 
+import math
 import time
 from typing import Any
 
@@ -114,7 +115,8 @@ class SummaryHook(ScheduledHook):
 class SpeedHook(ScheduledHook):
     """Writes steps per second as an event, and with the loss as a metric line.
 
-    It writes once per interval, and at the end of training for the incomplete interval.
+    It writes once per interval, and at the end of training for the incomplete interval. The first
+    step of a session, which TensorFlow compiles, counts only if no other one follows it.
     """
 
     def __init__(self, writer: EventFile, readings: StepReadings, every_steps: int):
@@ -122,38 +124,46 @@ class SpeedHook(ScheduledHook):
         self._readings = readings
         self._optional = OptionalFiles()
         self._every_steps = every_steps
-        self._since_step = 0
-        self._since_time = 0.0
+        self._has_begun = False
+        self._written_step = 0
+        self._start = self._since = (0, 0.0)
 
     def next_run(self) -> NextRun:
-        """Returns the step of the next event."""
-        return NextRun(step=self._since_step + self._every_steps)
+        """Returns the step of the next event, or the first step."""
+        first = math.inf if self._has_begun else self._readings.step + 1
+        return NextRun(step=min(first, self._written_step + self._every_steps))
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count."""
         del session, coord
-        self._restart()
+        self._has_begun = False
+        self._written_step = self._readings.step
+        self._start = self._since = self._now()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Writes the speed if enough steps were made since the last event."""
+        """Starts the clock at the first step; writes the speed if enough steps were made."""
         del run_context, run_values
-        if self._readings.step - self._since_step >= self._every_steps:
+        if not self._has_begun:
+            self._has_begun = True
+            self._since = self._now()
+        if self._readings.step - self._written_step >= self._every_steps:
             self._write()
 
     def end(self, session: v1.Session) -> None:
         """Writes the speed since the last event."""
         del session
-        if self._readings.step > self._since_step:
+        if self._readings.step > self._written_step:
             self._write()
 
     def _write(self) -> None:
-        step = self._readings.step
-        speed = (step - self._since_step) / max(time.monotonic() - self._since_time, 1e-9)
+        step, now = self._now()
+        since_step, since_time = self._since if step > self._since[0] else self._start
+        speed = (step - since_step) / max(now - since_time, 1e-9)
         summary = v1.Summary(value=[v1.Summary.Value(tag=_SPEED, simple_value=speed)])
         self._writer.add_summary(summary, step)
         values = {_LOSS: self._readings.loss, "steps_per_sec": float(f"{speed:.4g}")}
         append_metrics(self._writer.get_logdir(), step, values, self._optional)
-        self._restart()
+        self._written_step, self._since = step, self._now()
 
-    def _restart(self) -> None:
-        self._since_step, self._since_time = self._readings.step, time.monotonic()
+    def _now(self) -> tuple[int, float]:
+        return self._readings.step, time.monotonic()

@@ -69,7 +69,8 @@ def test_run_page_holds_everything_about_a_run(run):
     assert page.open == []
     for words in (
         "Report of small",
-        "last step 11 last training loss 0.0625 (step 11) steps per second 50 towers 2",
+        "last step 11 last training loss 0.0625 (step 11) steps per second 50 (median of 40 to 60, "
+        "evaluations and saves included) towers 2",
         "parameters 1,002,000 started (UTC) 2026-01-02 03:04",
         "training batch 0.0625",
         "test loss lowest 0.75 6 test accuracy highest 0.625 11",
@@ -142,7 +143,11 @@ def test_pages_tell_where_the_time_went(run):
     times = Times({"training": 9.0, "start": 1.0}, 0.25, 0.5, 3)
     page = Reader(run_page(run._replace(times=times)))
     assert page.open == []
-    assert "total time 10 s time per step 250 ms time to first step 500 ms" in page.words
+    assert (
+        "steps per second 50 (median of 40 to 60, evaluations and saves included) total time 10 s "
+        "time per step 250 ms (mean, 4 per second, evaluations and saves not included) "
+        "time to first step 500 ms"
+    ) in page.words
     assert "Where the time went training 9 s 90 % start 1 s 10 %" in page.words
     assert "Sums over 3 calls of train." in page.words
     both = comparison_page([run._replace(times=times), run._replace(name="b")])

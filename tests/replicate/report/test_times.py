@@ -23,9 +23,10 @@ WRITTEN = {
 def test_times_are_total_share_and_per_step(tmp_path):
     (tmp_path / "time.json").write_text(json.dumps(WRITTEN))
     times = read_times(tmp_path)
-    assert times.facts() == {
+    assert times.facts((8.0, math.nan, 3.0, 7.0)) == {
+        "steps per second": "7 (median of 3 to 8, evaluations and saves included)",
         "total time": "20 s",
-        "time per step": "100 ms",
+        "time per step": "100 ms (mean, 10 per second, evaluations and saves not included)",
         "time to first step": "4.25 s",
     }
     assert times.shares() == [
@@ -50,6 +51,7 @@ def test_no_file_a_link_and_no_steps_tell_nothing(tmp_path):
     assert read_times(tmp_path) == UNKNOWN
     (tmp_path / "time.json").write_text(json.dumps({**WRITTEN, "steps": 0}))
     assert read_times(tmp_path).per_step is None
+    assert "time per step" not in read_times(tmp_path)._replace(per_step=0.0).facts((math.nan,))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "time.json").symlink_to(tmp_path / "time.json")
     assert read_times(tmp_path / "run") == UNKNOWN

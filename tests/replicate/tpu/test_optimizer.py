@@ -80,12 +80,21 @@ def test_gradients_may_be_taken_by_hand(graph):
     assert optimizer.get_name() == "own"
 
 
-def test_another_reduction_than_that_of_the_towers_is_refused():
-    def wrap(optimizer):
-        return tpu.CrossShardOptimizer(optimizer, Reduction.SUM)
-
-    with pytest.raises(ValueError, match=r"'weighted_sum'\) is used on 2 towers whose .* averaged"):
-        train(wrap, TWO, Reduction.SUM_BY_NONZERO_WEIGHTS)
+@pytest.mark.parametrize(
+    ("reduction", "of_towers", "text"),
+    [
+        (Reduction.SUM, Reduction.MEAN, r"'weighted_sum'\) .* 2 towers whose losses are averaged"),
+        (
+            Reduction.SUM,
+            Reduction.SUM_BY_NONZERO_WEIGHTS,
+            r"'weighted_sum'\) .* 2 towers whose losses are averaged",
+        ),
+        (Reduction.MEAN, Reduction.SUM, r"'weighted_mean'\) .* 2 towers whose losses are summed"),
+    ],
+)
+def test_another_reduction_than_that_of_the_towers_is_refused(reduction, of_towers, text):
+    with pytest.raises(ValueError, match=text):
+        train(lambda optimizer: tpu.CrossShardOptimizer(optimizer, reduction), TWO, of_towers)
 
 
 def test_wrong_arguments_are_refused():

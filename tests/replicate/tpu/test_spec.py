@@ -9,6 +9,7 @@ import tensorflow as tf
 import replicate
 from replicate import tpu
 from replicate.errors import ArgumentTypeError
+from replicate.tpu.spec import HostCallHook
 
 v1 = tf.compat.v1
 TWO = ["/cpu:0", "/cpu:1"]
@@ -180,3 +181,16 @@ def test_host_call_runs_in_each_step(
     hook = Runs()
     assert len(list(estimator.predict(input_fn, hooks=[hook]))) == 12
     assert hook.counts == [1, 2, 3]
+
+
+def test_host_call_hook_flushes_its_writers_at_the_end_of_the_session(graph, tmp_path):
+    """A writer holds its events back for two minutes, and as long as its session may live."""
+    with tf.summary.create_file_writer(str(tmp_path)).as_default(), tf.summary.record_if(True):
+        tf.summary.scalar("total", 7.0, step=3)
+    hook = HostCallHook(v1.summary.all_v2_summary_ops())
+    with v1.Session() as session:
+        hook.after_create_session(session, None)
+        session.run(hook.before_run(None).fetches)
+        assert totals(tmp_path) == []
+        hook.end(session)
+        assert totals(tmp_path) == [7.0]

@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from replicate.estimator.hooks import event_file
 from replicate.estimator.hooks.event_file import EventFile, EventFiles
-from replicate.estimator.hooks.events import event_hooks
+from replicate.estimator.hooks.events import SpeedHook, event_hooks
 from replicate.estimator.hooks.metric_lines import METRICS_FILE, append_metrics
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.step_loop import StepLoop
@@ -66,6 +67,29 @@ def test_the_last_step_is_written_once(model, tmp_path):
     assert [event.step for event in events.Scalars("loss")] == [1, 5, 6]
     assert speeds(events) == [3, 6]
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(7, [(5, 2.0), (7, 2.0)]), (1, [(1, 0.01)]), (5, [(5, 2.0)])]
+)
+def test_the_first_step_counts_only_if_it_is_alone(tmp_path, clock, steps, expected):
+    """It takes 100 s to compile; each of the others takes half a second."""
+    readings = types.SimpleNamespace(step=0, loss=1.0)
+    writer = EventFile(str(tmp_path))
+    hook = SpeedHook(writer, readings, every_steps=5)
+    hook.after_create_session(None, None)
+    for step in range(1, steps + 1):
+        is_due = hook.next_run().is_reached(step)
+        clock[0] += 100 if step == 1 else 0.5
+        readings.step = step
+        if is_due:
+            hook.after_run(None, None)
+    hook.end(None)
+    writer.close()
+    found = EventAccumulator(str(tmp_path)).Reload().Scalars("global_step/sec")
+    assert [(each.step, pytest.approx(each.value)) for each in found] == expected
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["steps_per_sec"]) for line in lines] == expected
 
 
 def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
