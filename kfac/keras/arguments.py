@@ -9,6 +9,7 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
+from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
 from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
 from kfac.keras.refusals import check_names, refused
@@ -87,7 +88,6 @@ class KfacOfBoth:
     clipnorm = refused("clipnorm")
     clipvalue = refused("clipvalue")
     global_clipnorm = refused("global_clipnorm")
-    loss_scale_factor = refused("loss_scale_factor")
     use_ema = refused("use_ema")
 
     def __init__(
@@ -211,6 +211,17 @@ class KfacOfBoth:
                 f"Cannot set Kfac's gradient_accumulation_steps to {value!r}: it was made with "
                 f"{self.gradient_accumulation_steps!r}. Pass it when the optimizer is made."
             )
+
+    @property
+    def loss_scale_factor(self) -> None:
+        """Always None: the curvature is that of the loss as it is."""
+        # Keras' LossScaleOptimizer sets it to None, and before that looks if it is.
+        check_not_wrapped(self)
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, value: float | None) -> None:
+        if value:
+            raise ValueError(f"Cannot set Kfac's loss_scale_factor to {value!r}: {LOSS_SCALE}.")
 
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
-from kfac.keras.compiled import check_no_xla, model_of
+from kfac.keras.compiled import check_no_xla, model_of, refuse_scaled_steps
 from kfac.keras.refusals import refused
 from kfac.tracebacks import methods_show_user_frames
 
@@ -31,6 +31,16 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
 
     schedules = keras.optimizers.schedules
     jit_compile = refused("jit_compile")
+
+    @property
+    def _is_wrapped_by_loss_scale_optimizer(self) -> bool:
+        return False
+
+    @_is_wrapped_by_loss_scale_optimizer.setter
+    def _is_wrapped_by_loss_scale_optimizer(self, value: bool) -> None:
+        # Keras sets it for each optimizer that it wraps, when a model is compiled.
+        if value:
+            refuse_scaled_steps()
 
     def _begin(self, learning_rate: Scalar, name: str) -> None:
         super(KfacOfBoth, self).__init__(name=name, weight_decay=None, jit_compile=False)

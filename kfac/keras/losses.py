@@ -6,7 +6,6 @@ The derivative of the loss with respect to that op is the weight of each example
 program makes it of. Called by the step.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.damping.recomputed_loss import SHAPES
+from kfac.keras.user_lines import warn
 from kfac.layer_collection import LayerCollection
 from kfac.linalg.tensor_ops import static_size
 from kfac.variables import handles_of, is_captured
@@ -106,10 +106,10 @@ def _losses_of(search: "_Search", loss: Tensor, warns: bool) -> list[FoundLoss]:
             "kfac.graph_layer_collection().register_..._predictive_distribution(...)."
         )
     if search.unknown and warns:
-        warnings.warn(
+        warn(
             f"K-FAC's curvature leaves out the terms of the loss that end at "
             f"{_names(search.unknown)}, which are no loss that it knows; their gradients count.",
-            stacklevel=2,
+            search.unknown[0].traceback,
         )
     return search.found
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kfac.adaptive import adaptive
+from kfac.keras.compiled import LOSS_SCALE
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 
@@ -31,10 +32,7 @@ _OF_KERAS: Mapping[str, str] = {
     "ema_overwrite_frequency": _AVERAGES,
     "global_clipnorm": _CLIPPING,
     "jit_compile": _XLA,
-    "loss_scale_factor": (
-        "the curvature is that of the loss as it is. Scale the loss function itself, or compute in "
-        "the policy 'mixed_bfloat16', which needs no scaling"
-    ),
+    "loss_scale_factor": LOSS_SCALE,
     "lr": "its name is learning_rate. Pass learning_rate",
     "use_ema": _AVERAGES,
 }

@@ -5,7 +5,6 @@ variables are made when the first step is traced. Called by the optimizers of bo
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from kfac._types import Variable
 from kfac.keras.step import StepSettings
 from kfac.keras.trained_variables import components
 from kfac.keras.training import CHANGEABLE, Training
+from kfac.keras.user_lines import warn
 from kfac.variables import name_of
 
 
@@ -61,11 +61,10 @@ def load_without_names(optimizer: Any, weights: Sequence[Any]) -> bool:
 
 
 def _warn_of_lost_state(why: str) -> None:
-    warnings.warn(
+    warn(
         f"Kfac's statistics, inverses and velocities were not loaded: {why}. Training goes on with "
         "new ones, from the first step. To keep them, save as .keras, .weights.h5 or a "
-        "tf.train.Checkpoint, with Kfac as the optimizer.",
-        stacklevel=3,
+        "tf.train.Checkpoint, with Kfac as the optimizer."
     )
 
 

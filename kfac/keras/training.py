@@ -5,7 +5,6 @@ is being traced. The optimizers of `kfac.keras` hand everything else in.
 """
 
 import typing
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from kfac._types import Graph, Scalar, Tensor, Variable
 from kfac.keras.step import Batch, Hyperparameters, StepSettings, build_step, check_settings
 from kfac.keras.trained_variables import TrainedVariables, components
+from kfac.keras.user_lines import warn
 from kfac.keras.variable_store import VariableStore
 from kfac.variables import CapturedVariable, name_of
 
@@ -212,10 +212,7 @@ def _with_gradients(
     if not pairs:
         raise ValueError(f"K-FAC has no gradient for any variable: {', '.join(left)}.")
     if left:
-        warnings.warn(
-            f"K-FAC leaves {', '.join(left)} as they are: the loss has no gradient for them.",
-            stacklevel=2,
-        )
+        warn(f"K-FAC leaves {', '.join(left)} as they are: the loss has no gradient for them.")
     return pairs
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import kfac
+
 NUMBERS = {"learning_rate": 0.1, "damping": 0.02}
 
 
@@ -162,6 +164,27 @@ def test_accumulation_is_told(either):
     optimizer = either.Kfac(**NUMBERS, gradient_accumulation_steps=2)
     trained(either, optimizer, steps=4)
     assert (optimizer.gradient_accumulation_steps, int(optimizer.iterations)) == (2, 2)
+
+
+# Graph mode, and scaled losses.
+
+
+def test_compiling_with_mixed_float16_names_the_policy(both):
+    layers = both.keras.layers
+    layers = [layers.Input((6,), dtype="float32"), layers.Dense(3, dtype="mixed_float16")]
+    policy = both.keras.mixed_precision
+    policy.set_global_policy("mixed_float16")
+    try:
+        model = both.keras.Sequential(layers)
+    finally:
+        policy.set_global_policy("float32")
+    with pytest.raises(ValueError, match=r"policy 'mixed_float16'.* Set the policy 'mixed_bfl"):
+        model.compile(optimizer=both.Kfac(**NUMBERS), loss=both.cross_entropy())
+
+
+def test_compiling_with_an_optimizer_for_graphs_says_so(both):
+    with pytest.raises(ValueError, match=r"graph mode .* give that kfac\.keras\.Kfac\(learning"):
+        both.dense_model().compile(optimizer=kfac.for_canned())
 
 
 # Other variables.
