@@ -117,7 +117,9 @@ def evaluated(make, towers):
     with tf.Graph().as_default():
         features = v1.placeholder(tf.float32, [None, 3])
         labels = v1.placeholder(tf.float32, [None])
-        replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers, uneven="weighted")
+        devices = [f"/cpu:{number % 3}" for number in range(towers)]
+        how = {"uneven": "weighted", "variables": "round_robin"}
+        replicated = replicate_model_fn(model_fn, devices=devices, **how)
         spec = replicated(features, labels, ModeKeys.EVAL)
         updates = [update for _, update in spec.eval_metric_ops.values()]
         with v1.Session() as session:
