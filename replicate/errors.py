@@ -109,8 +109,9 @@ class ClusterError(RuntimeError):
     def exit(self) -> NoReturn:
         """Ends the process with `code`, at once.
 
-        A program that ends by such an error should call this: a thread may still hang in a call to
-        a lost server, and the interpreter's own exit could then abort the process.
+        It is for programs that catch the error; a task of a cluster whose program does not ends
+        with `code`, too. A thread may still hang in a call to a lost server: the interpreter's own
+        exit waits some seconds for it.
         """
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

@@ -29,6 +29,7 @@ from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.meeting import Meeting
 from replicate.estimator.cluster.metric_exchange import MetricExchange
 from replicate.estimator.cluster.servers import absent_tasks
+from replicate.estimator.cluster.uncaught_errors import ends_task_by_code
 from replicate.estimator.cluster.worker_group import evaluating_group, join_group
 from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
@@ -158,6 +159,7 @@ class Estimator:
         """A deep copy of the params."""
         return copy.deepcopy(self._params)
 
+    @ends_task_by_code
     def train(
         self,
         input_fn: Callable[..., Any],
@@ -232,6 +234,7 @@ class Estimator:
                     self._train(input_fn, run)
         return self
 
+    @ends_task_by_code
     def evaluate(
         self,
         input_fn: Callable[..., Any],

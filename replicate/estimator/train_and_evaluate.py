@@ -18,6 +18,7 @@ from replicate.estimator.cluster.servers import (
     tell_parameter_servers,
     wait_for_parameter_servers,
 )
+from replicate.estimator.cluster.uncaught_errors import ends_task_by_code
 from replicate.estimator.end_marker import announce_end
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
@@ -72,6 +73,15 @@ def train_and_evaluate(
             "evaluator only, evaluator 0. Both would write the same files. Leave this one out of "
             "the cluster."
         )
+    return _do_task(estimator, train_spec, eval_spec)
+
+
+@ends_task_by_code
+def _do_task(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[dict[str, Any] | None, list[Any]]:
+    """Does the work of this process, and returns what `train_and_evaluate` returns."""
+    config = estimator.config
     shares = config.all_reduce is not None and config.all_reduce.evaluates
     rounds = EvaluationRounds(estimator, eval_spec, exports_models=config.is_chief or not shares)
     role = config.cluster.role

@@ -4,6 +4,7 @@ All that the processes print is printed here as well, so that pytest shows it wh
 """
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -77,6 +78,8 @@ def proxied_plan(proxies):
 class Journal:
     """A display that keeps every line with its time, and calls a function with it."""
 
+    bar_columns = 0
+
     def __init__(self):
         self.entries = []
         self._starts = {}
@@ -124,6 +127,9 @@ import os, runpy, sys
 del sys.argv[0]
 if sys.argv[0] == "-c":
     exec(sys.argv.pop(1))
+elif sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 else:
     sys.path.insert(0, os.path.dirname(sys.argv[0]))
     runpy.run_path(sys.argv[0], run_name="__main__")
@@ -152,13 +158,21 @@ class Task:
 class ForkBackend(contextlib.nullcontext):
     """A backend for tasks that have imported TensorFlow before they start."""
 
-    def __init__(self, start_python):
+    def __init__(self, start_python, prelude=""):
+        """`prelude` runs in each task before its command."""
         super().__init__()
         self._start_python = start_python
+        self._program = f"exec({prelude!r}, {{}})\n{_AS_PYTHON_DOES}"
 
     def start(self, plan):
         arguments = plan.command[1:]
-        return Task(self._start_python(_AS_PYTHON_DOES, *arguments, environment=plan.environment))
+        return Task(self._start_python(self._program, *arguments, environment=plan.environment))
+
+
+@pytest.fixture(scope="session")
+def fork_backend(start_python):
+    """Makes a backend for tasks that are forks; a text runs in each before its command."""
+    return functools.partial(ForkBackend, start_python)
 
 
 @pytest.fixture
@@ -184,7 +198,7 @@ def cluster(journal, request):
             plan or cluster_plan(workers, ps, evaluator=evaluator),
             [sys.executable, *map(str, arguments)],
             journal,
-            backend=ForkBackend(request.getfixturevalue("start_python")) if forks else None,
+            backend=request.getfixturevalue("fork_backend")() if forks else None,
             environment={
                 **outer,
                 "PYTHONPATH": str(ROOT),

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import replicate
 from replicate.all_reduce.group import WorkerGroup
-from replicate.all_reduce.input import attach_group, with_batches_after_the_end
+from replicate.all_reduce.input import attach_group, evaluated_share, with_batches_after_the_end
 
 v1 = tf.compat.v1
 
@@ -38,3 +38,12 @@ def test_after_the_end_the_first_batch_comes_without_weight():
         dataset = with_batches_after_the_end(tf.data.Dataset.range(7, 9))
         found = elements(dataset, 5)
     assert found == [(True, 7), (True, 8), (False, 7), (False, 7), (False, 7)]
+
+
+def test_a_worker_evaluates_every_batch_of_its_share_and_else_every_nth():
+    group = WorkerGroup(["chief 0", "worker 0"], 1, replicate.AllReduce())
+    for share, expected in ((lambda dataset: dataset, [1, 3]), (replicate.worker_share, [1, 3])):
+        with tf.Graph().as_default():
+            attach_group(group)
+            batches = evaluated_share(share(tf.data.Dataset.range(4)), group)
+            assert elements(batches, 2) == expected

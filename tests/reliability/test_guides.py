@@ -1,0 +1,115 @@
+"""Programs and launch lines of guides that promise to survive a kill, with the kill.
+
+Each program is that of the guide, and each line is given to the launcher as it stands.
+"""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from replicate.launch import __main__ as command_line
+from replicate.launch.supervisor import Supervisor
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = ROOT / "docs" / "howto"
+LINE = re.compile(r"python -m replicate\.launch (.* --restart .*-- .*)")
+
+
+class Kills:
+    """Kills a task at a line of another one, or of its own, one after the other."""
+
+    def __init__(self, *plan):
+        """Takes (line, task of the line, task to kill) in the order of the kills."""
+        self.supervisor = None
+        self.left = list(plan)
+
+    def __call__(self, name, text):
+        if self.left and (text, name) == self.left[0][:2]:
+            pid = self.supervisor.pid(self.left[0][2])
+            if pid is not None:
+                del self.left[0]
+                os.killpg(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def launch(journal, fork_backend, monkeypatch, tmp_path):
+    """Runs a line of a guide in a folder with the program that the guide calls `train.py`.
+
+    Returns the exit code of the launcher.
+    """
+
+    def run(guide, kills, line=None):
+        text = (GUIDES / guide).read_text()
+        (tmp_path / "train.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
+        prelude = Path(__file__).with_name("reporting.py").read_text()
+
+        def supervise(*args, **settings):
+            backend = fork_backend(prelude)
+            kills.supervisor = Supervisor(*args, **settings, backend=backend, max_delay_secs=0.2)
+            return kills.supervisor
+
+        monkeypatch.setattr(command_line, "Supervisor", supervise)
+        monkeypatch.setattr(command_line, "Console", lambda *_: journal)
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        monkeypatch.chdir(tmp_path)
+        journal.react = kills
+        return command_line.main((line or LINE.search(text)[1]).split())
+
+    return run
+
+
+CODES = re.compile(r"has ended with exit code (\d+)")
+
+
+def codes(journal):
+    """Returns the exit codes of all processes that have ended."""
+    return [int(code) for text in journal.of("launch") for code in CODES.findall(text)]
+
+
+@pytest.mark.timeout(120)
+def test_all_reduce_survives_the_kill_of_a_worker(launch, journal):
+    """The program compares the weights that it has in the end."""
+    kills = Kills(("step 20", "worker 1", "worker 1"))
+    assert launch("all_reduce.md", kills) == 0
+    assert not kills.left
+    assert sorted(codes(journal)) == [*[0] * 5, 137, *[138] * 3]
+
+
+LAUNCH = "--workers=2 {} --evaluator --restart=20 -- python train.py"
+PLACES = [
+    ("building", "worker 0", "worker 0"),
+    ("building", "chief 0", "chief 0"),
+    ("begun", "worker 0", "worker 0"),
+    ("saving 0", "chief 0", "worker 0"),
+    ("begun", "chief 0", "chief 0"),
+    ("step 20", "worker 0", "worker 0"),
+    ("step 25", "chief 0", "chief 0"),
+    ("saving 150", "chief 0", "chief 0"),
+    ("evaluating", "evaluator 0", "evaluator 0"),
+]
+PLACES_OF_SERVERS = [
+    ("building", "chief 0", "ps 0"),
+    ("step 10", "chief 0", "ps 0"),
+    ("saving 150", "chief 0", "ps 0"),
+]
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("guide", "flag", "places"),
+    [
+        ("all_reduce.md", "--all_reduce", PLACES),
+        ("parameter_servers.md", "--ps=1", [*PLACES_OF_SERVERS, *PLACES]),
+    ],
+)
+def test_every_task_may_be_killed_at_the_start_in_a_step_and_in_a_save(
+    launch, journal, guide, flag, places
+):
+    kills = Kills(*places)
+    assert launch(guide, kills, LAUNCH.format(flag)) == 0
+    assert not kills.left
+    assert set(codes(journal)) <= {0, 137, 138}
