@@ -122,7 +122,11 @@ def _as_functions(
         )
         assigned = zip(variables, new, strict=True)
         update = v1.group(*(v1.assign(variable, value) for variable, value in assigned))
-        return metric.stateless_result(_read(variables)), update
+        read = _read(variables)
+        result = metric.stateless_result(read)
+        # A metric may return its own variable, which has no value here.
+        states = dict(zip(map(id, metric.variables), read, strict=True))
+        return states.get(id(result), result), update
 
 
 def _read(variables: Sequence[Variable]) -> list[Tensor]:
