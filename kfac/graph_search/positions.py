@@ -36,10 +36,11 @@ def match_position(tower: Tower, variable: Variable, use: Use) -> list[MatchReco
     """Returns the position embedding that a use of a table can be, or nothing."""
     if variable.shape.rank is None or variable.shape.rank < 2 or use.in_loop:
         return []
-    ids, rows = _ids_of(use), use
+    ids = _ids_of(use)
+    if ids is None:
+        return []
+    rows: Use | None = use
     if use.op.type in _LOOKUPS | _SLICES:
-        if ids is None:
-            return []
         rows = tower.only_consumer(use.op.outputs[0])
     while rows is not None and rows.op.type in _SAME_ROWS:
         rows = tower.only_consumer(rows.op.outputs[0])
