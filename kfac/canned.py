@@ -181,8 +181,8 @@ class CannedKfac:
         """Returns the sentence that Keras' error shows when a model is compiled with it."""
         return (
             "the result of kfac.for_canned, which runs in graph mode and cannot be given to a "
-            "Keras model's compile: give that kfac.keras.Kfac(learning_rate, damping), or pass this as "
-            "optimizer to a canned estimator or to replicate.model_to_estimator."
+            "Keras model's compile: give that kfac.keras.Kfac(learning_rate, damping), or pass "
+            "this as optimizer to a canned estimator or to replicate.model_to_estimator."
         )
 
     def register(self, model: CannedModel) -> None:

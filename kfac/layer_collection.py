@@ -178,7 +178,11 @@ class LayerCollection:
     make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
 
     def auto_register_layers(
-        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+        self,
+        var_list: Sequence[Variable] | None = None,
+        batch_size: Scalar | None = None,
+        *,
+        finds_positions: bool = False,
     ) -> dict[Parameters, FisherBlock]:
         """Registers the layers between parameters and the registered losses.
 
@@ -193,6 +197,11 @@ class LayerCollection:
             means the rows of the losses' inputs. Needed if these are not examples, as where time
             steps are folded into them. A layer in several places whose rows are only a part of the
             examples has one use in each.
+          finds_positions: True to register a table [T, D] or [1, T, D] that is added to every
+            example, or whose rows are looked up once for all of them, as an embedding with the same
+            ids for each example; such as position embeddings. Its block is the Kronecker product of
+            the diagonal of uses of each row, and of the second moment of output gradients over all
+            positions, which count as independent. False leaves them generic.
 
         Returns:
           The blocks that are new, by their parameter or tuple of parameters.
@@ -206,7 +215,7 @@ class LayerCollection:
           AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
             no layer and the number of examples is unknown. It is a ValueError, too.
         """
-        return self._auto_registration.register(var_list, batch_size)
+        return self._auto_registration.register(var_list, batch_size, finds_positions)
 
     @functools.cached_property
     def _auto_registration(self) -> "AutoRegistration":

@@ -52,7 +52,7 @@ def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
         args: tuple[Any, ...] = inputs, block.has_bias, block.devices
         return make(FullyConnectedKroneckerFactor, args, name=name)
     weight = as_tuple(block.params)[0]
-    depth = None if form.dense_inputs else int(weight.shape[0])
+    depth = None if form.dense_inputs else int(weight.shape[:-1].num_elements())
     args = inputs, depth, block.has_bias, weight.dtype.base_dtype, block.devices
     return make(DiagonalKroneckerFactor, args, name=name)
 

@@ -49,7 +49,10 @@ class AutoRegistration:
         return self._decisions
 
     def register(
-        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+        self,
+        var_list: Sequence[Variable] | None = None,
+        batch_size: Scalar | None = None,
+        finds_positions: bool = False,
     ) -> dict[Parameters, FisherBlock]:
         """Registers the layers between parameters and losses, in towers not scanned yet.
 
@@ -70,7 +73,7 @@ class AutoRegistration:
         before = set(self._layers.blocks)
         with graph.as_default(), graph.control_dependencies(None):
             for loss_inputs in towers[self._scanned_towers :]:
-                self._scan(Tower(loss_inputs, var_list), batch_size)
+                self._scan(Tower(loss_inputs, var_list, finds_positions), batch_size)
         return {key: block for key, block in self._layers.blocks.items() if key not in before}
 
     def _inputs_by_tower(self) -> list[list[Tensor]]:

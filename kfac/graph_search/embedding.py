@@ -21,7 +21,7 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
       NotRegistrableError: The op is no such layer; the message says why.
     """
     op = use.op
-    if variable.shape.rank != 2 or not _is_by_row(use):
+    if variable.shape.rank != 2 or not is_by_row(use):
         raise NotRegistrableError(f"is not looked up by row of a matrix in {op.name!r}")
     ids = op.inputs[1]
     if _origin(ids).op.type in _REORDERED:
@@ -35,7 +35,8 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     return [tower.match(RecordType.embedding, variable, use, data, ids)]
 
 
-def _is_by_row(use: Use) -> bool:
+def is_by_row(use: Use) -> bool:
+    """Returns True if an op looks up rows of a matrix by ids, each for itself."""
     op = use.op
     batch_axes = op.get_attr("batch_dims") if op.type in {"GatherV2", "ResourceGather"} else 0
     axis = tf.get_static_value(op.inputs[2]) if op.type == "GatherV2" else 0

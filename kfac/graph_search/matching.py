@@ -14,6 +14,7 @@ from kfac.graph_search.convolution import match_convolution, match_depthwise
 from kfac.graph_search.embedding import match_lookup
 from kfac.graph_search.matmul import match_einsum, match_product
 from kfac.graph_search.normalization import match_fused_norm, match_scale
+from kfac.graph_search.positions import match_position
 from kfac.graph_search.records import MatchRecord, NotRegistrableError
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
@@ -70,7 +71,10 @@ def find_matches(tower: Tower) -> Matches:
     for variable in tower.variables:
         for use in tower.uses(variable):
             try:
-                if use.op.type in {*ADDITIONS, "Sub"} and not use.in_loop:
+                position = match_position(tower, variable, use) if tower.finds_positions else []
+                if position:
+                    found.records.extend(position)
+                elif use.op.type in {*ADDITIONS, "Sub"} and not use.in_loop:
                     found.additions.setdefault(variable.ref(), use.op.name)
                 else:
                     found.records.extend(_match(tower, variable, use))

@@ -27,10 +27,16 @@ class Tower:
     """The ops between parameters and the inputs of the losses of one tower.
 
     `variables` are the parameters that the losses depend on, in the given order; `unreached` are
-    the others.
+    the others. `finds_positions` is true if tables that are the same for every example are matched.
     """
 
-    def __init__(self, loss_inputs: Sequence[Tensor], variables: Iterable[Variable]) -> None:
+    def __init__(
+        self,
+        loss_inputs: Sequence[Tensor],
+        variables: Iterable[Variable],
+        finds_positions: bool = False,
+    ) -> None:
+        self.finds_positions = finds_positions
         self.subgraph = SubGraph(loss_inputs)
         self._loss_inputs = tuple(loss_inputs)
         self._ends = frozenset(tensor.ref() for tensor in loss_inputs)

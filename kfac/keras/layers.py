@@ -47,7 +47,7 @@ def register_layers(
         for key, approximation in (approximations or {}).items():
             for group in _groups(key, variables, model):
                 layers.define_linked_parameters(group, approximation)
-    layers.auto_register_layers(variables, batch_size)
+    layers.auto_register_layers(variables, batch_size, finds_positions=True)
     lost = [d for d in layers.decisions if not d.is_expected and not _is_vector(d.params)]
     if lost and unknown == "error":
         named = "; ".join(f"{name_of(as_tuple(d.params)[0])} ({d.text})" for d in lost)

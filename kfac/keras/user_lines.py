@@ -20,7 +20,7 @@ def warn(message: str, frames: Iterable[Any] | None = None) -> None:
     found = traceback.extract_stack() if frames is None else frames
     own = [frame for frame in found if not _is_of_library(frame.filename)]
     if own:
-        warnings.warn_explicit(message, UserWarning, own[-1].filename, int(own[-1].lineno))
+        warnings.warn_explicit(message, UserWarning, own[-1].filename, own[-1].lineno or 0)
     else:
         warnings.warn(message, stacklevel=2)
 
