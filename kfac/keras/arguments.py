@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
+from kfac.adaptive import FIRST_DAMPING
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.for_estimator import for_estimator
@@ -102,7 +103,7 @@ class KfacOfBoth:
         Args:
           learning_rate: α > 0, a number or a schedule. Left out if `adaptive`.
           damping: λ > 0, a number or a schedule. With `adaptive` the first λ in multiples of the
-            mean curvature, 0.1 if left out; otherwise it is needed.
+            mean curvature, 1 if left out; otherwise it is needed.
           momentum: β ≥ 0, or None or 0 for none. Of no effect if `adaptive`.
           model: The Keras model. None means the one that is compiled with this optimizer. In a loop
             of your own it is needed where `fisher_approx` names classes.
@@ -143,7 +144,7 @@ class KfacOfBoth:
             model,
             None if adaptive else learning_rate,
             {
-                "damping": 0.1 if damping is None else damping,
+                "damping": FIRST_DAMPING if damping is None else damping,
                 "momentum": None if adaptive else momentum,
                 "weight_decay": weight_decay,
                 "norm_constraint": norm_constraint,
