@@ -55,6 +55,7 @@ PLANS: Mapping[str, Plan] = {
     "kfac_step": Plan("kfac_step", 6),
     "canned_kfac": Plan("canned_kfac", 10, files=(JSON,)),
     "keras_fit": Plan("keras_fit", 10, files=(JSON,)),
+    "adaptive_kfac": Plan("adaptive_kfac", 15, files=(JSON,)),
     "kfac_step_1024": Plan(
         "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")
     ),

@@ -39,6 +39,12 @@ HIDDEN = (100, 50, 25)
 """Units between the pixels and the code; the second half mirrors them."""
 
 CODE = 2
+LARGE_BATCHES = {
+    "min_damping": 1e-6,
+    "damping_adaptation_interval": 5,
+    "rejection_rho_threshold": None,
+}
+"""Limits of an adaptive K-FAC that may make long steps: batches here are large, the loss small."""
 
 
 class Autoencoder(NamedTuple):
@@ -105,7 +111,9 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
         error = v1.metrics.mean_squared_error(features, decoded)
         return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops={"error": error})
 
-    optimizer = replicate.TowerOptimizer(lambda: kfac.adaptive(damping=params["damping"]))
+    optimizer = replicate.TowerOptimizer(
+        lambda: kfac.adaptive(damping=params["damping"], **LARGE_BATCHES)
+    )
     train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 

@@ -11,22 +11,35 @@ from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.tracebacks import shows_user_frames
 
+FIRST_DAMPING = 1.0
+"""First λ, in multiples of the mean eigenvalue of the curvature."""
+
 _CHOSEN = {
     "momentum_type": "qmodel",
     "learning_rate": None,
     "momentum": None,
     "adapt_damping": True,
     "calibrate_damping": True,
-    "min_damping": 1e-6,
+    "min_damping": 1e-3,
     "damping_adaptation_decay": 0.9,
+    "damping_adaptation_interval": 1,
+    "rejection_rho_threshold": 0.0,
 }
+"""Settings by which no step is trusted that raises the loss of its batch.
+
+The first steps of a ReLU network leave the range of the quadratic model: with a damping of a tenth
+of the mean curvature it foretells a fall of most of the loss, and the loss more than doubles. If
+that is noticed some steps later only, each of these steps is longer than the one before. So every
+step is judged, and undone if need be. The curvature of one batch says little about others, so the
+damping stays above a limit. Optimizers of canned estimators and of Keras take these settings, too.
+"""
 
 
 @shows_user_frames
 def adaptive(
     layer_collection: LayerCollection | None = None,
     *,
-    damping: Scalar = 0.1,
+    damping: Scalar = FIRST_DAMPING,
     period: int = 5,
     **settings: Any,
 ) -> PeriodicInvCovUpdateKfacOpt:
@@ -37,27 +50,24 @@ def adaptive(
     how well the model predicts the loss of the same batch after a step: that loss is computed from
     the graph, so no second forward pass has to be written. The weights must be resource variables.
 
-    This suits batches that are large enough for their curvature, such as hundreds of examples. With
-    small, noisy batches, or where the loss falls to almost zero, a step may diverge: pass
-    `damping=1.0, min_damping=1e-3, damping_adaptation_interval=1, rejection_rho_threshold=0.0`,
-    with which a step that raises the loss of its batch is undone, or give a rate to
-    `PeriodicInvCovUpdateKfacOpt` instead.
+    A step that raises the loss of its batch is undone, so a batch may be small. Where batches are
+    large and the loss is to fall to almost zero, as of deep autoencoders, these limits are in the
+    way: pass `damping=0.1, min_damping=1e-6, damping_adaptation_interval=5,
+    rejection_rho_threshold=None`, which make longer steps, and diverge on other problems.
 
     Args:
       layer_collection: Layers and losses; None means `graph_layer_collection()`.
       damping: First λ > 0, in multiples of the mean eigenvalue of the curvature.
-      period: Steps between two computations of the inverses, and between two adaptations of the
-        damping, ≥ 1.
+      period: Steps between two computations of the inverses, ≥ 1.
       **settings: Further arguments of `PeriodicInvCovUpdateKfacOpt`, or others in place of those
         that are chosen: `momentum_type="qmodel"`, `learning_rate=None`, `momentum=None`,
-        `adapt_damping=True`, `calibrate_damping=True`, `min_damping=1e-6`,
-        `damping_adaptation_decay=0.9`, and `period` for `invert_every` and
-        `damping_adaptation_interval`.
+        `adapt_damping=True`, `calibrate_damping=True`, `min_damping=1e-3`,
+        `damping_adaptation_decay=0.9`, `damping_adaptation_interval=1`,
+        `rejection_rho_threshold=0.0`, and `period` for `invert_every`.
 
     Raises:
       ValueError: A number is out of its range, or two arguments exclude each other.
     """
-    periods = {"invert_every": period, "damping_adaptation_interval": period}
     layers = graph_layer_collection() if layer_collection is None else layer_collection
-    arguments = {"damping": damping, **periods, **_CHOSEN, **settings}
+    arguments = {"damping": damping, "invert_every": period, **_CHOSEN, **settings}
     return PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **arguments)

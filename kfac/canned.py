@@ -44,14 +44,6 @@ _CHOSEN_IF_ADAPTIVE = {
     "norm_constraint": _NORM_CONSTRAINT,
 }
 """Defaults of the arguments that `adaptive` excludes."""
-_SMALL_BATCHES = {
-    "damping": 1.0,
-    "min_damping": 1e-3,
-    "damping_adaptation_interval": 1,
-    "rejection_rho_threshold": 0.0,
-}
-"""Arguments of `kfac.adaptive` for batches of tens to hundreds: the curvature of one says little
-about others, so the damping stays above a limit, and a step that raises the loss is undone."""
 
 
 @shows_user_frames
@@ -91,9 +83,8 @@ def for_canned(
       damping: λ > 0: a number, or a function as for `learning_rate`. None means 0.1. With
         `adaptive` it is the first λ in multiples of the mean curvature, and None means 1.
       adaptive: True to choose learning rate, momentum and damping in each step, as `kfac.adaptive`
-        does. For small batches the damping is at least 1e-3, and each step that raises the loss of
-        its batch is undone. `learning_rate`, `momentum`, `momentum_type` and `norm_constraint` must
-        be left out then.
+        does: each step that raises the loss of its batch is undone. `learning_rate`, `momentum`,
+        `momentum_type` and `norm_constraint` must be left out then.
       momentum: β ≥ 0: a number, or a function as for `learning_rate`. None means no momentum; it
         must be None with "qmodel".
       momentum_type: As for `KfacOptimizer`.
@@ -127,7 +118,7 @@ def for_canned(
     }
     if adaptive:
         _check_left_out(chosen)
-        chosen = _SMALL_BATCHES | ({} if damping is None else {"damping": damping})
+        chosen = {} if damping is None else {"damping": damping}
     else:
         chosen["damping"] = _DAMPING if damping is None else damping
     arguments = {

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
+from kfac.adaptive import FIRST_DAMPING
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
@@ -113,7 +114,7 @@ class KfacOfBoth:
         Args:
           learning_rate: α > 0, a number or a schedule. Left out if `adaptive`.
           damping: λ > 0, a number or a schedule. With `adaptive` the first λ in multiples of the
-            mean curvature, 0.1 if left out; otherwise it is needed.
+            mean curvature, 1 if left out; otherwise it is needed.
           momentum: β ≥ 0, or None or 0 for none. Of no effect if `adaptive`.
           model: The Keras model. None means the one that is compiled with this optimizer. In a loop
             of your own it is needed where `fisher_approx` names classes.
@@ -155,7 +156,7 @@ class KfacOfBoth:
             model,
             None if adaptive else learning_rate,
             {
-                "damping": 0.1 if damping is None else damping,
+                "damping": FIRST_DAMPING if damping is None else damping,
                 "momentum": None if adaptive else momentum,
                 "weight_decay": weight_decay,
                 "norm_constraint": norm_constraint,

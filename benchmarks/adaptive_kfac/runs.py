@@ -1,0 +1,108 @@
+"""Trains small networks of Keras 3 from a seed, and measures the loss before, during and after."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import kfac
+
+MEASURED = 2000
+"""Training examples whose loss is measured."""
+
+OPTIMIZERS: Mapping[str, Callable[[], Any]] = {
+    "K-FAC": lambda: kfac.keras.Kfac(adaptive=True),
+    "Adam": lambda: keras.optimizers.Adam(0.001),
+    "SGD": lambda: keras.optimizers.SGD(0.05, momentum=0.9),
+}
+"""Optimizers by name. Those beside K-FAC show which loss is to be expected."""
+
+
+class Run(NamedTuple):
+    """Losses of a run: before the first step, the highest of a batch, and after the last step."""
+
+    first: float
+    highest: float
+    last: float
+
+    @property
+    def diverges(self) -> bool:
+        """True if the last loss is not finite, or not below the first."""
+        return not self.last < self.first
+
+
+def network(kind: str, shape: tuple[int, ...], seed: int) -> Any:
+    """Returns a network with ReLUs and logits of 10 classes.
+
+    Args:
+      kind: "ConvNet" for two convolutions of 8 and 16 channels, or "perceptron" for 128 units.
+      shape: Shape of an image, [rows, columns, 1].
+      seed: Seed of the weights.
+    """
+    keras.utils.set_random_seed(seed)
+    layers = [keras.layers.Flatten(), keras.layers.Dense(128, activation="relu")]
+    if kind == "ConvNet":
+        layers = []
+        for channels in (8, 16):
+            layers += [
+                keras.layers.Conv2D(channels, 5, activation="relu", padding="same"),
+                keras.layers.MaxPooling2D(),
+            ]
+        layers.append(keras.layers.Flatten())
+    return keras.Sequential([keras.Input(shape), *layers, keras.layers.Dense(10)])
+
+
+class Case:
+    """A network, an optimizer and a batch size; its step is traced once for all seeds."""
+
+    def __init__(
+        self, optimizer: str, kind: str, data: tuple[np.ndarray, np.ndarray], batch: int
+    ) -> None:
+        """Traces the step. The data are images [n, rows, columns, 1] and labels [n]."""
+        self._data, self._batch, self._kind = data, batch, kind
+        self._model = network(kind, data[0].shape[1:], 0)
+        self._optimizer = OPTIMIZERS[optimizer]()
+        variables = self._model.trainable_variables
+        if optimizer != "K-FAC":
+            self._optimizer.build(variables)
+
+        def step(images: Any, labels: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = mean_loss(labels, self._model(images, training=True))
+            if optimizer == "K-FAC":
+                self._optimizer.minimize(loss, variables, tape)
+            else:
+                self._optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        shapes = [batch, *data[0].shape[1:]], [batch]
+        specs = map(tf.TensorSpec, shapes, (tf.float32, tf.int32))
+        self._step = tf.function(step).get_concrete_function(*specs)
+        self._start = [variable.numpy() for variable in self._optimizer.variables]
+
+    def train(self, seed: int, steps: int) -> Run:
+        """Trains on random batches from a seed, and returns losses."""
+        images, labels = self._data
+        self._model.set_weights(network(self._kind, images.shape[1:], seed).get_weights())
+        for variable, value in zip(self._optimizer.variables, self._start, strict=True):
+            variable.assign(value)
+        order = np.random.default_rng(seed)
+        measured = order.permutation(len(images))[:MEASURED]
+        first, losses = self._measure(measured), []
+        for _ in range(steps):
+            chosen = order.choice(len(images), self._batch)
+            loss = self._step(tf.constant(images[chosen]), tf.constant(labels[chosen], tf.int32))
+            losses.append(float(loss))
+        return Run(first, float(np.max(losses)), self._measure(measured))
+
+    def _measure(self, rows: np.ndarray) -> float:
+        images, labels = self._data
+        return float(mean_loss(labels[rows], self._model(images[rows])))
+
+
+def mean_loss(labels: Any, logits: Any) -> Any:
+    """Returns the mean cross-entropy of labels [n] and logits [n, 10], in nats."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
