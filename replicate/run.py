@@ -33,10 +33,10 @@ def main(arguments: Sequence[str]) -> None:
     if not os.path.isfile(program):
         _refuse(f"there is no file {program!r}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import_if_installed("tensorflow")  # Otherwise the program says what it misses.
-    sys.argv = list(arguments)
     if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
         sys.path[0] = os.path.dirname(os.path.realpath(program))
+    import_if_installed("tensorflow")  # Otherwise the program says what it misses.
+    sys.argv = list(arguments)
     runpy.run_path(program, run_name="__main__")
 
 

@@ -5,12 +5,18 @@ write. Give all files of a program together, or their folder. Exit codes: 0 noth
 hand, 2 wrong arguments, 4 something is left.
 """
 
+import sys
+
+from replicate.current_folder import leave_current_folder
+
+if __name__ == "__main__":
+    leave_current_folder()
+
 import argparse
 import importlib
 import importlib.util
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 

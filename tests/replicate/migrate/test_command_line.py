@@ -5,12 +5,14 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from replicate.exit_codes import ExitCode
 from replicate.migrate.__main__ import main
 
+ROOT = Path(__file__).parents[3]
 OLD = "import tensorflow as tf\nc = tf.estimator.RunConfig()\n"
 NEW = "import tensorflow.compat.v1 as tf\nimport replicate\nc = replicate.RunConfig()\n"
 
@@ -154,3 +156,17 @@ def test_help_loads_neither_tensorflow_nor_libcst():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--write" in done.stdout
+
+
+def test_commands_import_nothing_from_the_folder_of_a_program(program):
+    for name in ("argparse", "libcst", "ipaddress", "webbrowser"):
+        program.with_name(f"{name}.py").write_text("raise SystemExit('imported')")
+    for command in (["migrate", "train.py"], ["report", "--help"], ["launch", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-m", f"replicate.{command[0]}", command[1]],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
