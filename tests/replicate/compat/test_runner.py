@@ -4,14 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from replicate.compat import __main__ as command_line
-from replicate.compat.runner import is_own_file
 
 ROOT = Path(__file__).parents[3]
 needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
@@ -275,12 +273,3 @@ def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path, run_python)
     program = "['program.py', '--steps=1'] 1.15.5 ('/cpu:0', '/cpu:1')"
     assert done.out == f"{program}\ncode 2\n", done.err
     assert f"no attribute 'numpy' ({tmp_path}/program.py:5). TensorFlow 1 has no" in done.err
-
-
-def test_own_files_are_those_of_no_package(tmp_path):
-    assert is_own_file(str(tmp_path / "model.py"))
-    assert not is_own_file(os.__file__)
-    assert not is_own_file(sysconfig.get_path("purelib") + "/package/model.py")
-    assert not is_own_file(str(tmp_path / "lib" / "dist-packages" / "model.py"))
-    assert not is_own_file(str(ROOT / "replicate" / "spec.py"))
-    assert is_own_file(str(ROOT / "examples" / "program.py"))
