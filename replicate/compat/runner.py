@@ -17,7 +17,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
@@ -25,7 +25,7 @@ from replicate.compat.installation import install, install_program
 from replicate.compat.own_files import is_own_file, is_own_module
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
-from replicate.tower.default_towers import DefaultTowers, default_towers
+from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
 
 CHILD = "REPLICATE_COMPAT_CHILD"
 """Environment variable that tells child processes which program they belong to, as JSON."""
@@ -103,15 +103,35 @@ def run(
             raise
 
 
-def towers_of(program: Program) -> AbstractContextManager[None]:
-    """Returns the context in which a program trains on the towers that were asked for.
+@contextmanager
+def towers_of(program: Program) -> Iterator[None]:
+    """Gives a program the towers that were asked for, and tells at its end if none was used.
 
     Raises:
       ValueError: Their number is below 1, or both number and devices are given.
     """
     if program.num_towers is None and not program.devices:
-        return nullcontext()
-    return default_towers(DefaultTowers(program.num_towers, program.devices))
+        yield
+        return
+    with default_towers(DefaultTowers(program.num_towers, program.devices)) as given:
+        try:
+            yield
+        except SystemExit as end:
+            if end.code in (None, 0):
+                _tell_unused(given)
+            raise
+        _tell_unused(given)
+
+
+def _tell_unused(given: TowersInForce) -> None:
+    if not given.are_used:
+        count = given.towers.count
+        asked = f"num_towers={count}" if count else f"devices={','.join(given.towers.devices)}"
+        print(
+            f"replicate.compat: nothing was replicated: {asked} is for Estimators, and none "
+            "trained in this process.",
+            file=sys.stderr,
+        )
 
 
 def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:

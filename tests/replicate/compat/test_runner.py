@@ -1,5 +1,7 @@
 """`python -m replicate.compat` runs programs of TensorFlow 1 as Python did."""
 
+import builtins
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from replicate.compat import __main__ as command_line
+from replicate.compat import runner
 
 ROOT = Path(__file__).parents[3]
 needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
@@ -273,3 +276,21 @@ def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path, run_python)
     program = "['program.py', '--steps=1'] 1.15.5 ('/cpu:0', '/cpu:1')"
     assert done.out == f"{program}\ncode 2\n", done.err
     assert f"no attribute 'numpy' ({tmp_path}/program.py:5). TensorFlow 1 has no" in done.err
+
+
+@pytest.mark.parametrize(
+    ("end", "is_told"), [("", True), ("sys.exit()", True), ("sys.exit(3)", False), ("ask()", False)]
+)
+def test_program_without_estimators_is_told_that_nothing_was_replicated(
+    tmp_path, monkeypatch, capsys, end, is_told
+):
+    (tmp_path / "program.py").write_text(
+        "import sys\nfrom replicate.tower.default_towers import default_devices as ask\n" + end
+    )
+    monkeypatch.setattr(runner, "install_program", lambda *_: None)
+    monkeypatch.setattr(runner, "view_builtins", lambda: builtins)
+    with contextlib.suppress(SystemExit):
+        runner.run(str(tmp_path / "program.py"), num_towers=2)
+    told = "replicate.compat: nothing was replicated: num_towers=2 is for Estimators, and none"
+    errors = capsys.readouterr().err
+    assert errors.startswith(told) if is_told else not errors
