@@ -9,6 +9,7 @@ its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. All else is as wi
 import os
 import runpy
 import sys
+import types
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -40,10 +41,19 @@ def main(arguments: Sequence[str]) -> None:
     runpy.run_path(program, run_name="__main__")
 
 
+def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
+    """Shows an error as Python does, and one line of an interrupt."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("replicate.run: interrupted (KeyboardInterrupt)", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, tb)
+
+
 def _refuse(trouble: str) -> NoReturn:
     print(f"replicate.run: {trouble}. {_USAGE}", file=sys.stderr)
     raise SystemExit(ExitCode.BAD_INPUT)
 
 
 if __name__ == "__main__":
+    sys.excepthook = _show
     main(sys.argv[1:])

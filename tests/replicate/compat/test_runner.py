@@ -70,10 +70,10 @@ if __name__ == "__main__":
 '''
 
 
-def start(folder, *arguments):
+def start(folder, *arguments, command="compat"):
     environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
     return subprocess.Popen(
-        [sys.executable, "-m", "replicate.compat", *arguments],
+        [sys.executable, "-m", f"replicate.{command}", *arguments],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -203,16 +203,17 @@ def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_traceba
     assert "TypeError: unsupported operand" in errors.splitlines()[-1]
 
 
-def test_signal_ends_the_program_as_python_does(tmp_path):
+@pytest.mark.parametrize("command", ["compat", "run"])
+def test_interrupt_ends_the_program_as_python_does_and_is_one_line(tmp_path, command):
     (tmp_path / "program.py").write_text(
         "import signal, sys\nprint('ready', flush=True)\nsignal.pause()\n"
     )
-    with start(tmp_path, "program.py") as process:
+    with start(tmp_path, "program.py", command=command) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in errors
+    assert errors == f"replicate.{command}: interrupted (KeyboardInterrupt)\n"
 
 
 @pytest.mark.parametrize(
