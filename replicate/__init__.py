@@ -9,7 +9,6 @@ doctor also works where TensorFlow is missing.
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from replicate.public import *  # noqa: F403
 
-__version__ = importlib.metadata.version("replicate-model-fn")
+    __version__: str
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        globals()[name] = importlib.import_module(f"{__name__}.version").version()
+        return globals()[name]
     if name.startswith("_") and name != "__all__":
         # Python looks for names such as __path__. They must not load TensorFlow.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ def quiet_stderr() -> Iterator[None]:
         os.dup2(output.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             output.seek(0)
             os.write(stderr, output.read())
             raise

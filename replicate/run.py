@@ -40,11 +40,19 @@ def main(arguments: Sequence[str]) -> None:
         _refuse(f"there is no file {program!r}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     onednn.turn_on()
-    import_if_installed("tensorflow")  # Otherwise the program says what it misses.
-    sys.argv = list(arguments)
     if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
         sys.path[0] = os.path.dirname(os.path.realpath(program))
+    import_if_installed("tensorflow")  # Otherwise the program says what it misses.
+    sys.argv = list(arguments)
     runpy.run_path(program, run_name="__main__")
+
+
+def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
+    """Shows an error as Python does, and one line of an interrupt."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("replicate.run: interrupted (KeyboardInterrupt)", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, tb)
 
 
 def _refuse(trouble: str) -> NoReturn:

@@ -101,10 +101,30 @@ def test_version_is_written_once_and_the_same_everywhere():
     assert run("setup.py", "--version", cwd=ROOT).split()[-1] == PROJECT["version"]
     assert metadata.version("replicate-model-fn") == PROJECT["version"]
     assert replicate.__version__ == PROJECT["version"]
-    # The sources read it from the metadata.
+    # The sources read it from pyproject.toml, or from the metadata.
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     quoted = re.compile(rf"""["']{re.escape(PROJECT["version"])}["']""")
     assert not [path for path in sources if quoted.search(path.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("has_project", "version"), [(True, PROJECT["version"]), (False, "unknown")]
+)
+def test_source_tree_that_is_not_installed_is_imported(tmp_path, has_project, version):
+    shutil.copytree(ROOT / "replicate", tmp_path / "replicate")
+    for package in ("kfac", "model_deploy"):
+        (tmp_path / package).symlink_to(ROOT / package)
+    if has_project:
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    program = (
+        "from importlib import metadata\n"
+        "def absent(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = absent\n"
+        "import replicate, kfac, model_deploy\n"
+        "from replicate.estimator import run_record\n"
+        "print(replicate.__version__, run_record._environment()['replicate-model-fn'])"
+    )
+    assert run("-c", program, cwd=tmp_path).split() == [version] * 2
 
 
 @pytest.mark.parametrize("package", PACKAGES)

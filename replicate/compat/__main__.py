@@ -81,7 +81,13 @@ def _towers(numbers: Sequence[str], devices: Sequence[str]) -> dict[str, Any]:
 
 
 def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
-    """Shows an error of the program as Python does, without the lines of this package."""
+    """Shows an error of the program as Python does, without the lines of this package.
+
+    Of an interrupt it shows one line.
+    """
+    if issubclass(kind, KeyboardInterrupt):
+        print("replicate.compat: interrupted (KeyboardInterrupt)", file=sys.stderr)
+        return
     sys.__excepthook__(kind, error.with_traceback(own_traceback(tb)), own_traceback(tb))
 
 

@@ -1,7 +1,7 @@
 """The runner: a program of TensorFlow 1 in this process, as `python PROGRAM` ran it.
 
-The program's own modules see TensorFlow 1 (`tf1_view.py`): all files that are neither in
-site-packages nor in the standard library, and the packages that are named. Before TensorFlow is
+The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and so do the packages
+that are named. Before TensorFlow is
 loaded, the runner chooses legacy Keras if tf-keras is installed. After that it adds `tf.estimator`
 and switches TensorFlow's behavior of version 2 off. `child.py` does the same in processes that the
 program starts by multiprocessing.
@@ -14,25 +14,22 @@ import importlib.util
 import json
 import os
 import re
-import site
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
 from replicate.compat.installation import install, install_program
+from replicate.compat.own_files import is_own_file, is_own_module
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
-from replicate.tower.default_towers import DefaultTowers, default_towers
+from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
 
 CHILD = "REPLICATE_COMPAT_CHILD"
 """Environment variable that tells child processes which program they belong to, as JSON."""
 
-_PACKAGES = ("replicate", "kfac", "model_deploy")
-_FOLDERS = ("site-packages", "dist-packages")
 _HERE = os.path.dirname(__file__)
 _V1_MODULE = re.compile(r"tensorflow\..*compat\.v1\.(?P<path>.+)")
 
@@ -106,15 +103,35 @@ def run(
             raise
 
 
-def towers_of(program: Program) -> AbstractContextManager[None]:
-    """Returns the context in which a program trains on the towers that were asked for.
+@contextmanager
+def towers_of(program: Program) -> Iterator[None]:
+    """Gives a program the towers that were asked for, and tells at its end if none was used.
 
     Raises:
       ValueError: Their number is below 1, or both number and devices are given.
     """
     if program.num_towers is None and not program.devices:
-        return nullcontext()
-    return default_towers(DefaultTowers(program.num_towers, program.devices))
+        yield
+        return
+    with default_towers(DefaultTowers(program.num_towers, program.devices)) as given:
+        try:
+            yield
+        except SystemExit as end:
+            if end.code in (None, 0):
+                _tell_unused(given)
+            raise
+        _tell_unused(given)
+
+
+def _tell_unused(given: TowersInForce) -> None:
+    if not given.are_used:
+        count = given.towers.count
+        asked = f"num_towers={count}" if count else f"devices={','.join(given.towers.devices)}"
+        print(
+            f"replicate.compat: nothing was replicated: {asked} is for Estimators, and none "
+            "trained in this process.",
+            file=sys.stderr,
+        )
 
 
 def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:
@@ -134,7 +151,7 @@ def prepare(program: Program) -> _Code:
     owns_packages = frozenset(program.packages)
 
     def owns(name: str, origin: str) -> bool:
-        return name.partition(".")[0] in owns_packages or is_own_file(origin)
+        return name.partition(".")[0] in owns_packages or is_own_module(name, origin)
 
     if "tensorflow" not in sys.modules and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
@@ -150,22 +167,6 @@ def refuse(trouble: str) -> NoReturn:
     """
     print(f"replicate.compat: {trouble}", file=sys.stderr)
     raise SystemExit(ExitCode.BAD_INPUT)
-
-
-def is_own_file(path: str) -> bool:
-    """Returns True for a file that is in no installed package and not in the standard library."""
-    path = os.path.realpath(path)
-    if any(folder in path.split(os.sep) for folder in _FOLDERS):
-        return False
-    return not path.startswith(tuple(f"{folder}{os.sep}" for folder in _foreign_folders()))
-
-
-def _foreign_folders() -> Iterator[str]:
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    yield from (os.path.join(ours, name) for name in _PACKAGES)
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    yield from (os.path.realpath(sysconfig.get_path(name)) for name in names)
-    yield from map(os.path.realpath, [*site.getsitepackages(), site.getusersitepackages()])
 
 
 def _on_tensorflow() -> None:

@@ -21,10 +21,12 @@ from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.run_config import RunConfig
 from replicate.tower.recorded_plan import recorded_plan
 from replicate.variables.table import VariableRow
+from replicate.version import DISTRIBUTION
+from replicate.version import version as own_version
 
 RUN_FILE = "run.json"
 
-_PACKAGES = ("replicate-model-fn", "tensorflow", "numpy")
+_PACKAGES = (DISTRIBUTION, "tensorflow", "numpy")
 _LONGEST_TEXT = 300
 _MOST_ITEMS = 100
 
@@ -107,6 +109,8 @@ def _environment() -> dict[str, Any]:
 def _version(package: str) -> str | None:
     if package == "tensorflow":  # Its distribution has several names.
         return str(tf.__version__)
+    if package == DISTRIBUTION:
+        return own_version()
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

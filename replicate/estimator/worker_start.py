@@ -4,7 +4,6 @@ Owns the order in which such a worker starts: it meets the others, gets its vari
 and starts its input where the chief's starts.
 """
 
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any, final
 
@@ -20,6 +19,7 @@ from replicate.estimator.cluster.worker_group import lost_workers_named
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator, require_ready
 from replicate.estimator.session_options import session_options
+from replicate.version import version
 
 v1 = tf.compat.v1
 
@@ -129,7 +129,7 @@ class _Creator(v1.train.SessionCreator):
 def _graph_facts(group: WorkerGroup) -> dict[str, Any]:
     """Returns the versions, the variables and the collectives of the default graph."""
     return {
-        "version of replicate": importlib.metadata.version("replicate-model-fn"),
+        "version of replicate": version(),
         "version of TensorFlow": tf.__version__,
         "variable": [
             f"{variable.op.name} {variable.shape} {variable.dtype.base_dtype.name}"

@@ -15,11 +15,17 @@ Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the e
 first task that failed.
 """
 
+import sys
+
+from replicate.current_folder import leave_current_folder
+
+if __name__ == "__main__":
+    leave_current_folder()
+
 import ipaddress
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn

@@ -5,21 +5,26 @@ write. Give all files of a program together, or their folder. Exit codes: 0 noth
 hand, 2 wrong arguments, 4 something is left.
 """
 
+import sys
+
+from replicate.current_folder import leave_current_folder
+
+if __name__ == "__main__":
+    leave_current_folder()
+
 import argparse
 import importlib
 import importlib.util
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from replicate.exit_codes import ExitCode, signal_exit_code
-from replicate.migrate.files import find_files, is_read_only, write_text
+from replicate.migrate.files import UnwritableFileError, find_files, replace_text
 
 _NAME = "replicate.migrate"
 _COLORS = {"+": "32", "-": "31", "@": "36"}
-_READ_ONLY = "It is read-only, and stays as it is."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,11 +81,11 @@ def _tell(results: Sequence[Any], write: bool, explain: bool) -> int:
     if not write:
         _print_diff(line for each in changed for line in each.diff())
     else:
-        read_only = [each for each in changed if is_read_only(each.path)]
-        left += [(each.path, "1:1", "", _READ_ONLY) for each in read_only]
         for each in changed:
-            if each not in read_only:
-                write_text(each.path, each.new)
+            try:
+                replace_text(each.path, each.old, each.new)
+            except UnwritableFileError as error:
+                left.append((each.path, "1:1", "", f"{error}, and stays as it is."))
     if explain:
         differences = {old: text for each in results for old, text in each.differences.items()}
         _say("Different from before:" if differences else "", differences.items())
@@ -92,12 +97,20 @@ def _tell(results: Sequence[Any], write: bool, explain: bool) -> int:
 
 
 def _print_diff(lines: Iterable[str]) -> None:
+    _allow_all_names(sys.stdout)
     is_colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for line in lines:
         color = _COLORS.get(line[0]) if is_colored else None
         text = line if color is None else f"\033[{color}m{line.rstrip()}\033[0m\n"
         sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _allow_all_names(stream: Any) -> None:
+    """Lets a stream print names of files that are no text in its encoding."""
+    if hasattr(stream, "reconfigure"):
+        is_utf8 = str(stream.encoding).lower().replace("-", "") == "utf8"
+        stream.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
 
 
 def _say(title: str, entries: Iterable[Sequence[str]]) -> None:

@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from replicate.migrate import tensorflow_names
-from replicate.migrate.files import Text, UnreadableFileError, read_text
-from replicate.migrate.notebooks import Notebook, NotebookError, cell_line, read_notebook
+from replicate.migrate.files import LARGEST_PROGRAM, Text, UnreadableFileError, read_text
+from replicate.migrate.notebooks import Notebook, NotebookError, read_notebook
 from replicate.migrate.program import Programs, first_lines
 from replicate.migrate.rewrite import Left, changes_of
-from replicate.migrate.source import UnreadableError, moved, position
+from replicate.migrate.source import Edit, UnreadableError, moved, position
 from replicate.migrate.uses import Module
 
 _NOT_PYTHON_3 = "It is not Python 3 ({why}): convert it first, with 2to3 for instance."
 _V2_PROGRAM = "This is a program of TensorFlow 2, which stays as it is: TensorFlow 1 has no {name}."
+_TOO_DEEP = "Its code or its cells are nested too deeply, and it stays as it is."
+_FAULT = "replicate.migrate failed on it ({kind}), and it stays as it is: please report it."
 _CELL = "The cell is not Python ({why}), and stays as it is."
 
 
@@ -62,10 +64,36 @@ def rewrite_files(
     """
     files = [_read(path) for path in paths]
     programs = Programs({each.name: each.module for each in files if each.module is not None})
-    return [_rewritten(each, programs, towers, in_new) for each in files]
+    results = []
+    for each in files:
+        try:
+            result = _rewritten(each, programs, towers, in_new)
+        except Exception as error:  # No file keeps the others from being rewritten.
+            result = Result(each.path, each.text, each.text, left=_failed(error))
+        results.append(result)
+    return results
 
 
 def _read(path: Path) -> _File:
+    try:
+        return _read_file(path)
+    except Exception as error:  # No file keeps the others from being read.
+        return _File(path, Text("", "utf-8"), str(path), left=_failed(error))
+
+
+def _failed(error: BaseException) -> tuple[tuple[str, str, str], ...]:
+    """Returns what is left to the user since an error ended the work on a file."""
+    if isinstance(error, NotebookError):
+        return (("1:1", "", f"{error}."),)
+    cause: BaseException | None = error
+    while cause is not None:  # libcst turns too deep a nesting into other errors.
+        if isinstance(cause, RecursionError | MemoryError):
+            return (("1:1", "", _TOO_DEEP),)
+        cause = cause.__context__
+    return (("1:1", "", _FAULT.format(kind=type(error).__name__)),)
+
+
+def _read_file(path: Path) -> _File:
     parts = path.with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     notebook = None
@@ -76,7 +104,7 @@ def _read(path: Path) -> _File:
     try:
         if path.suffix == ".ipynb":
             notebook = read_notebook(text.text)
-        module = Module(text.text if notebook is None else notebook.module)
+        module = Module(text.text) if notebook is None else _module_of(notebook)
     except NotebookError as error:
         return _File(path, text, name, left=(("1:1", "", f"{error}."),))
     except UnreadableError as error:
@@ -87,6 +115,17 @@ def _read(path: Path) -> _File:
     return _File(path, text, name, module, notebook, left)
 
 
+def _module_of(notebook: Notebook) -> Module:
+    """Returns the module of a notebook.
+
+    Raises:
+      NotebookError: It has too much code.
+    """
+    if len(notebook.module) > LARGEST_PROGRAM:
+        raise NotebookError(f"it has more than {LARGEST_PROGRAM / 2**20:.0f} MiB of code")
+    return Module(notebook.module, notebook.walls)
+
+
 def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> Result:
     module = file.module
     if module is None:
@@ -94,30 +133,28 @@ def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> R
     old = module.source.data.decode()
     of_v2 = _name_of_v2(module)
     if of_v2 is not None:
-        return Result(file.path, file.text, file.text, left=(_told(of_v2, of_v2.start, old, file),))
+        return Result(file.path, file.text, file.text, left=(_told(of_v2, old, file, ()),))
     changes = changes_of(module, towers)
     edits = list(changes.edits)
     needs = programs.needs(file.name, file.notebook is not None)
     edits += first_lines(module, needs, edits)
     new = module.source.edited(edits)
     left = tuple(
-        _told(each, moved(each.start, edits), new, file)
-        if in_new
-        else _told(each, each.start, old, file)
+        _told(each, new, file, edits) if in_new else _told(each, old, file, ())
         for each in changes.left
     )
     return Result(
         file.path,
         file.text,
-        dataclasses.replace(file.text, text=_text_of(file, new)),
+        dataclasses.replace(file.text, text=_text_of(file, new, edits)),
         sum(edit.counts for edit in edits),
         (*left, *file.left),
         changes.differences,
     )
 
 
-def _text_of(file: _File, module: str) -> str:
-    return module if file.notebook is None else file.notebook.with_module(module)
+def _text_of(file: _File, module: str, edits: Sequence[Edit]) -> str:
+    return module if file.notebook is None else file.notebook.edited(module, edits)
 
 
 def _name_of_v2(module: Module) -> Left | None:
@@ -132,12 +169,15 @@ def _name_of_v2(module: Module) -> Left | None:
     return None
 
 
-def _told(left: Left, place: int, text: str, file: _File) -> tuple[str, str, str]:
-    line, column = position(text, place)
-    where = f"{line}:{column}"
-    if file.notebook is not None:
-        cell, of_cell = cell_line(text, line)
-        where = f"cell {cell}:{of_cell}:{column}"
+def _told(left: Left, text: str, file: _File, edits: Sequence[Edit]) -> tuple[str, str, str]:
+    """Returns something left, with its place in the text of the module after edits."""
+    place = moved(left.start, edits)
+    if file.notebook is None:
+        line, column = position(text, place)
+        where = f"{line}:{column}"
+    else:
+        cell, line, column = file.notebook.position(text, place, edits)
+        where = f"cell {cell}:{line}:{column}"
     return where, left.old, left.advice
 
 

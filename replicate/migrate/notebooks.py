@@ -1,23 +1,46 @@
 """Notebooks: their code cells as one module, and back.
 
-Magics and commands of the shell are hidden from the parser as comments, and come back as they were.
-So does a cell that is not Python.
+Cells are found in the module by their place, never by a mark in the text, so that no program can
+contain one. Magics and commands of the shell are hidden from the parser as `pass`, and come back as
+they were. A cell that is not Python stays as it is.
 """
 
-import ast
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
-_MARK = "#@ cell "
+from replicate.migrate.source import Edit, moved, parse_python, position
+
+_WALL = "#\n"
+"""A line before each cell: an edit at the end of a cell is never one at the start of the next."""
+
+_STAND_IN = "pass"
 _MAGIC = re.compile(r"^(?P<indent>\s*)(?P<code>[%!?].*|.*[^\s?#]\?{1,2}\s*|\w[\w, ]*=\s*[%!].*)$")
-_HIDDEN = "#@ line "
 _INDENTS = (1, 2, 4, None)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NotebookError(ValueError):
     """A file that is not a notebook; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A code cell that is Python, in the module of its notebook.
+
+    Attributes:
+      number: Its number among the code cells, from 1.
+      start: First byte of its code in the module, right after its wall.
+      end: The byte after its code and a newline.
+      hidden: Lines that are not Python, by the first byte of what stands in for each.
+    """
+
+    number: int
+    start: int
+    end: int
+    hidden: tuple[tuple[int, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,34 +49,56 @@ class Notebook:
 
     Attributes:
       raw: Text of the file.
-      module: Code of all cells that are Python, with a mark before each.
-      hidden: Lines that are not Python.
+      module: Code of all cells that are Python, with a wall before each.
+      cells: These cells, in order.
       unreadable: Numbers of the code cells that cannot be read, from 1, and why.
     """
 
     raw: str
     module: str
-    hidden: tuple[str, ...]
+    cells: tuple[Cell, ...]
     unreadable: dict[int, str]
 
-    def with_module(self, module: str) -> str:
-        """Returns the text of the file with other code, marked as in `module`, in its cells."""
+    @property
+    def walls(self) -> list[int]:
+        """First bytes of the lines before the cells."""
+        return [each.start - len(_WALL) for each in self.cells]
+
+    def edited(self, module: str, edits: Sequence[Edit]) -> str:
+        """Returns the text of the file with the code of its module after edits.
+
+        Raises:
+          NotebookError: An edit replaces a line that is not Python.
+        """
         if module == self.module:
             return self.raw
         notebook = json.loads(self.raw)
-        cells = _code_cells(notebook)
-        for piece in re.split(rf"^{_MARK}", module, flags=re.MULTILINE)[1:]:
-            number, _, code = piece.partition("\n")
-            code = re.sub(rf"(pass  )?{_HIDDEN}(\d+)", lambda m: self.hidden[int(m[2])], code)
-            _set_code(cells[int(number) - 1], code.removesuffix("\n"))
+        code_cells = _code_cells(notebook)
+        data = module.encode()
+        for each in (_moved_cell(cell, edits) for cell in self.cells):
+            pieces, done = [], each.start
+            for start, line in each.hidden:
+                end = start + len(_STAND_IN)
+                if data[start:end] != _STAND_IN.encode():
+                    raise NotebookError(f"the line {line!r} of cell {each.number} is in a change")
+                pieces += [data[done:start].decode(), line]
+                done = end
+            code = "".join([*pieces, data[done : each.end].decode()])
+            _set_code(code_cells[each.number - 1], code.removesuffix("\n"))
         return _dumped(notebook, self.raw)
 
+    def position(self, module: str, place: int, edits: Sequence[Edit]) -> tuple[int, int, int]:
+        """Returns cell, line and column, all from 1, of a byte of the module after edits."""
+        cells = [_moved_cell(each, edits) for each in self.cells]
+        cell = max((each for each in cells if each.start <= place), key=lambda each: each.start)
+        code = module.encode()[cell.start :].decode()
+        return cell.number, *position(code, place - cell.start)
 
-def cell_line(module: str, line: int) -> tuple[int, int]:
-    """Returns the number of a code cell and the line in it, both from 1, for a line of `module`."""
-    lines = module.split("\n")[:line]
-    last = max(number for number, each in enumerate(lines, 1) if each.startswith(_MARK))
-    return int(lines[last - 1].removeprefix(_MARK)), line - last
+
+def _moved_cell(cell: Cell, edits: Sequence[Edit]) -> Cell:
+    start = moved(cell.start - len(_WALL), edits) + len(_WALL)
+    hidden = tuple((moved(place, edits), line) for place, line in cell.hidden)
+    return Cell(cell.number, start, moved(cell.end, edits), hidden)
 
 
 def read_notebook(raw: str) -> Notebook:
@@ -61,55 +106,61 @@ def read_notebook(raw: str) -> Notebook:
 
     Raises:
       NotebookError: It is not a notebook of version 4.
+      RecursionError: It is nested too deeply.
     """
     try:
-        notebook = json.loads(raw)
-        cells = _code_cells(notebook)
+        code_cells = _code_cells(json.loads(raw))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotebookError(f"it is no notebook of version 4: {error}") from None
     pieces: list[str] = []
-    hidden: list[str] = []
+    cells: list[Cell] = []
     unreadable = {}
-    for number, cell in enumerate(cells, 1):
-        if _code(cell).lstrip().startswith("%%"):
-            continue
+    place = 0
+    for number, cell in enumerate(code_cells, 1):
         try:
-            code, of_cell = _readable(_code(cell), len(hidden))
-        except SyntaxError as error:
-            unreadable[number] = error.msg
+            code = _code(cell)
+            if code.lstrip().startswith("%%"):
+                continue
+            code, hidden = _readable(code)
+        except (SyntaxError, ValueError) as error:
+            unreadable[number] = error.msg if isinstance(error, SyntaxError) else str(error)
             continue
-        hidden += of_cell
-        pieces.append(f"{_MARK}{number}\n{code}\n")
-    return Notebook(raw, "".join(pieces), tuple(hidden), unreadable)
+        except (RecursionError, MemoryError):
+            unreadable[number] = "it is nested too deeply"
+            continue
+        pieces.append(f"{_WALL}{code}\n")
+        start, place = place + len(_WALL), place + len(pieces[-1].encode())
+        in_module = tuple((start + offset, line) for offset, line in hidden)
+        cells.append(Cell(number, start, place, in_module))
+    return Notebook(raw, "".join(pieces), tuple(cells), unreadable)
 
 
-def _readable(code: str, count: int) -> tuple[str, list[str]]:
-    """Returns code that is Python, and the lines that it hides.
+def _readable(code: str) -> tuple[str, list[tuple[int, str]]]:
+    """Returns code that is Python, and the lines that it hides, with the places of their stand-ins.
 
     Raises:
       SyntaxError: It is not Python without its magics, either.
+      ValueError: It has characters that no program has.
     """
     try:
-        _parse(code)
+        parse_python(code)
     except SyntaxError:
-        code, hidden = _hide(code, count)
-        _parse(code)
+        code, hidden = _hide(code)
+        parse_python(code)
         return code, hidden
     return code, []
 
 
-def _parse(code: str) -> None:
-    compile(code, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-
-def _hide(code: str, count: int) -> tuple[str, list[str]]:
+def _hide(code: str) -> tuple[str, list[tuple[int, str]]]:
     lines = code.split("\n")
-    hidden: list[str] = []
+    hidden: list[tuple[int, str]] = []
+    place = 0
     for number, line in enumerate(lines):
         magic = _MAGIC.match(line)
         if magic is not None and not line.lstrip().startswith("#"):
-            lines[number] = f"{magic['indent']}pass  {_HIDDEN}{count + len(hidden)}"
-            hidden.append(magic["code"])
+            lines[number] = f"{magic['indent']}{_STAND_IN}"
+            hidden.append((place + len(magic["indent"].encode()), magic["code"]))
+        place += len(lines[number].encode()) + 1
     return "\n".join(lines), hidden
 
 
@@ -118,8 +169,16 @@ def _code_cells(notebook: Any) -> list[dict[str, Any]]:
 
 
 def _code(cell: dict[str, Any]) -> str:
-    source = cell["source"]
-    return source if isinstance(source, str) else "".join(source)
+    """Returns the code of a cell.
+
+    Raises:
+      ValueError: It is neither text nor a list of texts.
+    """
+    source = cell.get("source")
+    lines = [source] if isinstance(source, str) else source
+    if not (isinstance(lines, list) and all(isinstance(each, str) for each in lines)):
+        raise ValueError(f"its source is {json.dumps(source)[:40]}, not text")
+    return "".join(lines)
 
 
 def _set_code(cell: dict[str, Any], code: str) -> None:
@@ -139,4 +198,5 @@ def _dumped(notebook: Any, raw: str) -> str:
             dump = json.JSONEncoder(indent=indent, ensure_ascii=ascii_only).encode
             if dump(old) + end == raw:
                 return dump(notebook) + end
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + end
+    text = json.dumps(notebook, indent=1, ensure_ascii=False)
+    return (json.dumps(notebook, indent=1) if _SURROGATE.search(text) else text) + end

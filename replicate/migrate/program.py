@@ -83,15 +83,18 @@ def first_lines(module: Module, needs: Needs, edits: Sequence[Edit]) -> Iterator
     source = module.source
     imports = [each for each in source.module.body if _imports_of(each)]
     if needs.legacy_keras:
-        yield _choice(module, imports)
+        yield _choice(module)
     if needs.switch:
         yield _switch(module, imports, edits)
 
 
-def _choice(module: Module, imports: Sequence[cst.CSTNode]) -> Edit:
-    """Returns the edit that chooses legacy Keras, below imports of the standard library."""
+def _choice(module: Module) -> Edit:
+    """Returns the edit that chooses legacy Keras, below the first imports of Python's own."""
     source = module.source
-    own = list(itertools.takewhile(_is_of_python, imports))
+    body = list(source.module.body)
+    if body and _is_docstring(body[0]):
+        del body[0]
+    own = list(itertools.takewhile(_is_of_python, body))
     names = [each for each in module.bindings.imports if each.bound == each.name == "os"]
     has_os = any(source.line_of(each.statement) in own for each in names)
     lines = [*([] if has_os else ["import os"]), "", _CHOICE_LINE]
@@ -100,7 +103,7 @@ def _choice(module: Module, imports: Sequence[cst.CSTNode]) -> Edit:
         if source.data[place : source.after_line(place)].strip():
             lines.append("")
     else:
-        first = next(iter(imports[len(own) :]), None)
+        first = next(iter(body[len(own) :]), None)
         place = len(source.data) if first is None else source.with_comments(first)
         lines.append("")
     return Edit(place, place, "".join(f"{line}{source.newline}" for line in lines))
@@ -175,7 +178,9 @@ def _imports_of(statement: cst.CSTNode) -> list[cst.Import | cst.ImportFrom]:
 
 
 def _is_of_python(statement: cst.CSTNode) -> bool:
-    return all(root in sys.stdlib_module_names for root in _roots_of(statement))
+    """Returns True for a line of imports from the standard library."""
+    roots = _roots_of(statement)
+    return bool(roots) and all(root in sys.stdlib_module_names for root in roots)
 
 
 def _roots_of(statement: cst.CSTNode) -> list[str]:

@@ -6,11 +6,16 @@ is never printed.
 
 import ast
 import dataclasses
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import libcst as cst
 from libcst import metadata
+
+_DEEPEST = 300
+"""Levels of a tree: libcst's visitors take three frames of Python's 1,000 for each, and its parser
+crashes the process at some thousands."""
 
 
 class UnreadableError(ValueError):
@@ -43,17 +48,25 @@ class Edit:
 class Source:
     """A parsed module: its text in UTF-8, its tree, and the end of its lines."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, walls: Iterable[int] = ()) -> None:
         """Parses a text.
+
+        Args:
+          text: The text.
+          walls: First bytes of comment lines that separate parts of the module.
 
         Raises:
           UnreadableError: It is not the source of a module.
+          RecursionError: It is nested too deeply.
         """
+        _check_python(text)
         self.data = text.encode()
+        self._walls = frozenset(walls)
         try:
             wrapper = metadata.MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
         except cst.ParserSyntaxError as error:
-            raise _unreadable(text, error) from None
+            told = "libcst cannot parse it"
+            raise UnreadableError(told, error.raw_line, error.raw_column + 1) from None
         self.module = wrapper.module
         self.newline = wrapper.module.default_newline
         resolved = wrapper.resolve_many(
@@ -91,16 +104,16 @@ class Source:
     def with_comments(self, statement: cst.CSTNode) -> int:
         """Returns the first byte of a statement's line, or of the comments right above it.
 
-        A mark of a notebook's cell is no such comment.
+        Comments at the top of the module, or of a part of it, are its header: license, coding,
+        form of a cell. They stay above.
         """
-        begin = self.start_of_line(self.span(statement)[0])
-        while begin > 0:
+        line = begin = self.start_of_line(self.span(statement)[0])
+        while begin > 0 and begin not in self._walls:
             above = self.start_of_line(begin - len(self.newline))
-            line = self.data[above:begin].lstrip()
-            if not line.startswith(b"#") or line.startswith((b"#@", b"#!")):
-                break
+            if not self.data[above:begin].lstrip().startswith(b"#"):
+                return begin
             begin = above
-        return begin
+        return line
 
     def start_of_line(self, place: int) -> int:
         """Returns the first byte of the line of a byte."""
@@ -148,12 +161,37 @@ def moved(place: int, edits: Iterable[Edit]) -> int:
     return place + sum(len(edit.text.encode()) - (edit.end - edit.start) for edit in before)
 
 
-def _unreadable(text: str, error: cst.ParserSyntaxError) -> UnreadableError:
+def parse_python(text: str) -> None:
+    """Checks that a text is Python, with `await` at its top, and not nested too deeply.
+
+    Raises:
+      SyntaxError: It is not Python.
+      ValueError: It has characters that no program has.
+      RecursionError: It is nested too deeply.
+      MemoryError: The same, told by Python's parser.
+    """
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of escapes in the user's strings.
+        tree = compile(text, "program", "exec", flags, dont_inherit=True)
+    left: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while left:
+        node, depth = left.pop()
+        if isinstance(node, ast.BoolOp):  # libcst nests what `and` joins.
+            depth += len(node.values)
+        if depth > _DEEPEST:
+            raise RecursionError(f"more than {_DEEPEST} levels")
+        left += [(each, depth + 1) for each in ast.iter_child_nodes(node)]
+
+
+def _check_python(text: str) -> None:
+    """Raises UnreadableError if a text is not Python; RecursionError if it is nested too deeply."""
     try:
-        ast.parse(text)
-    except SyntaxError as of_python:
-        told = (of_python.msg or "syntax error").rstrip(".")
-        return UnreadableError(told, of_python.lineno or 1, of_python.offset or 1)
-    except ValueError as of_python:  # Null bytes
-        return UnreadableError(str(of_python), 1, 1)
-    return UnreadableError("libcst cannot parse it", error.raw_line, error.raw_column + 1)
+        parse_python(text)
+    except SyntaxError as error:
+        told = (error.msg or "syntax error").rstrip(".")
+        raise UnreadableError(told, error.lineno or 1, error.offset or 1) from None
+    except ValueError as error:  # Null bytes, or half of a surrogate pair.
+        raise UnreadableError(str(error), 1, 1) from None
+    except MemoryError:
+        raise RecursionError("Python's parser gave up") from None

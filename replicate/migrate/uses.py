@@ -1,6 +1,7 @@
 """Uses of old names in a module: expressions that stand for names of TensorFlow 1."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import libcst as cst
 
@@ -103,12 +104,8 @@ class _Uses(cst.CSTVisitor):
 class Module:
     """A module, with its uses of old names."""
 
-    def __init__(self, text: str) -> None:
-        """Reads a module.
-
-        Raises:
-          UnreadableError: The text is not Python 3.
-        """
-        self.source = Source(text)
+    def __init__(self, text: str, walls: Iterable[int] = ()) -> None:
+        """Reads a module; arguments and errors as for `Source`."""
+        self.source = Source(text, walls)
         self.bindings = Bindings(self.source)
         self.uses = uses_in(self.source, self.bindings)

@@ -19,8 +19,14 @@ time.json. TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 d
 nothing to report, or something is missing.
 """
 
-import importlib
 import sys
+
+from replicate.current_folder import leave_current_folder
+
+if __name__ == "__main__":
+    leave_current_folder()
+
+import importlib
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path

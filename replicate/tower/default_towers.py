@@ -58,17 +58,26 @@ class DefaultTowers:
         return gpus[: self.count]
 
 
-_in_force: list[DefaultTowers] = []
+@dataclasses.dataclass
+class TowersInForce:
+    """Default towers inside their context, and whether a model has asked for them."""
+
+    towers: DefaultTowers
+    are_used: bool = False
+
+
+_in_force: list[TowersInForce] = []
 
 
 @contextlib.contextmanager
-def default_towers(towers: DefaultTowers) -> Iterator[None]:
+def default_towers(towers: DefaultTowers) -> Iterator[TowersInForce]:
     """Gives towers to all models that are built in this process inside the context."""
-    _in_force.append(towers)
+    given = TowersInForce(towers)
+    _in_force.append(given)
     try:
-        yield
+        yield given
     finally:
-        _in_force.remove(towers)
+        _in_force.remove(given)
 
 
 def default_devices() -> tuple[str, ...] | None:
@@ -77,4 +86,7 @@ def default_devices() -> tuple[str, ...] | None:
     Raises:
       ValueError: As `DefaultTowers.resolved`.
     """
-    return _in_force[-1].resolved() if _in_force else None
+    if not _in_force:
+        return None
+    _in_force[-1].are_used = True
+    return _in_force[-1].towers.resolved()

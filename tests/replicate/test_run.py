@@ -39,6 +39,7 @@ def test_program_finds_its_arguments_and_neighbours_and_only_its_own_lines_appea
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
     (tmp_path / "sub" / "helper.py").write_text("NAME = 'beside'")
+    (tmp_path / "wrapt.py").write_text("1 / 0  # It has the name of what TensorFlow imports.")
     done = run("sub/program.py", "--steps=3", "x", code=7)
     assert done.stderr == ""
     assert done.stdout == "['sub/program.py', '--steps=3', 'x'] beside\n"

@@ -1,17 +1,18 @@
 """`python -m replicate.compat` runs programs of TensorFlow 1 as Python did."""
 
+import builtins
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from replicate.compat import __main__ as command_line
-from replicate.compat.runner import is_own_file
+from replicate.compat import runner
 
 ROOT = Path(__file__).parents[3]
 needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
@@ -69,10 +70,10 @@ if __name__ == "__main__":
 '''
 
 
-def start(folder, *arguments):
+def start(folder, *arguments, command="compat"):
     environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
     return subprocess.Popen(
-        [sys.executable, "-m", "replicate.compat", *arguments],
+        [sys.executable, "-m", f"replicate.{command}", *arguments],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -202,16 +203,17 @@ def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_traceba
     assert "TypeError: unsupported operand" in errors.splitlines()[-1]
 
 
-def test_signal_ends_the_program_as_python_does(tmp_path):
+@pytest.mark.parametrize("command", ["compat", "run"])
+def test_interrupt_ends_the_program_as_python_does_and_is_one_line(tmp_path, command):
     (tmp_path / "program.py").write_text(
         "import signal, sys\nprint('ready', flush=True)\nsignal.pause()\n"
     )
-    with start(tmp_path, "program.py") as process:
+    with start(tmp_path, "program.py", command=command) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in errors
+    assert errors == f"replicate.{command}: interrupted (KeyboardInterrupt)\n"
 
 
 @pytest.mark.parametrize(
@@ -277,10 +279,19 @@ def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path, run_python)
     assert f"no attribute 'numpy' ({tmp_path}/program.py:5). TensorFlow 1 has no" in done.err
 
 
-def test_own_files_are_those_of_no_package(tmp_path):
-    assert is_own_file(str(tmp_path / "model.py"))
-    assert not is_own_file(os.__file__)
-    assert not is_own_file(sysconfig.get_path("purelib") + "/package/model.py")
-    assert not is_own_file(str(tmp_path / "lib" / "dist-packages" / "model.py"))
-    assert not is_own_file(str(ROOT / "replicate" / "spec.py"))
-    assert is_own_file(str(ROOT / "examples" / "program.py"))
+@pytest.mark.parametrize(
+    ("end", "is_told"), [("", True), ("sys.exit()", True), ("sys.exit(3)", False), ("ask()", False)]
+)
+def test_program_without_estimators_is_told_that_nothing_was_replicated(
+    tmp_path, monkeypatch, capsys, end, is_told
+):
+    (tmp_path / "program.py").write_text(
+        "import sys\nfrom replicate.tower.default_towers import default_devices as ask\n" + end
+    )
+    monkeypatch.setattr(runner, "install_program", lambda *_: None)
+    monkeypatch.setattr(runner, "view_builtins", lambda: builtins)
+    with contextlib.suppress(SystemExit):
+        runner.run(str(tmp_path / "program.py"), num_towers=2)
+    told = "replicate.compat: nothing was replicated: num_towers=2 is for Estimators, and none"
+    errors = capsys.readouterr().err
+    assert errors.startswith(told) if is_told else not errors

@@ -1,14 +1,18 @@
 """`python -m replicate.migrate`: output, exit codes, and messages."""
 
 import importlib.util
+import io
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from replicate.exit_codes import ExitCode
 from replicate.migrate.__main__ import main
 
+ROOT = Path(__file__).parents[3]
 OLD = "import tensorflow as tf\nc = tf.estimator.RunConfig()\n"
 NEW = "import tensorflow.compat.v1 as tf\nimport replicate\nc = replicate.RunConfig()\n"
 
@@ -74,6 +78,45 @@ def test_read_only_file_is_told_and_stays_and_differences_are_explained(program,
     assert "  train.py:1:1: It is read-only, and stays as it is.\n" in told
 
 
+BAD = {
+    "deep.ipynb": b'{"cells": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "null.ipynb": b'{"cells": [{"cell_type": "code", "source": null}]}',
+    "minus.py": b"x = " + b"-" * 20_000 + b"1",
+    "joined.py": b"x = " + b" and ".join([b"a"] * 20_000),
+    "elif.py": b"if a: pass\n" + b"elif b: pass\n" * 310,
+    "strings.py": b"x = (" + b"'a' " * 1000 + b")",
+    "parentheses.py": b"x = " + b"(" * 5000 + b")" * 5000,
+    "coding.py": b"# coding: hex\n",
+    "null.py": b"x = 1\0",
+    "surrogate.py": b"# coding: utf-7\nx = '+2AA-'",
+    "large.py": b"#" * (2**20 + 1),
+}
+"""Files that cannot be rewritten."""
+
+
+def test_bad_files_are_told_and_the_rest_is_written(program, capsys, monkeypatch):
+    for name, data in BAD.items():
+        program.with_name(name).write_bytes(data)
+    program.with_name("link.py").symlink_to("nothing")
+    program.with_name("folder.py").mkdir()
+    os.mkfifo(program.with_name("pipe.py"))
+    other = program.with_name(os.fsdecode(b"\xff.py"))
+    other.write_text(OLD)
+    assert main(["--write", ".", "link.py", "pipe.py"]) == ExitCode.LEFT_TO_DO
+    assert program.read_text() == other.read_text() == NEW
+    told = capsys.readouterr().err
+    for name in (*BAD, "link.py", "pipe.py"):
+        assert f"  {name}:" in told, name
+    assert f"{len(BAD) + 2} left for you" in told
+    assert "please report" not in told
+    other.write_text(OLD)
+    for encoding, name in (("utf-8", b"\xff.py"), ("ascii", b"\\udcff.py")):
+        output = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding))
+        assert main([other.name]) == ExitCode.DONE
+        assert output.getvalue().startswith(b"--- " + name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -113,3 +156,17 @@ def test_help_loads_neither_tensorflow_nor_libcst():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--write" in done.stdout
+
+
+def test_commands_import_nothing_from_the_folder_of_a_program(program):
+    for name in ("argparse", "libcst", "ipaddress", "webbrowser"):
+        program.with_name(f"{name}.py").write_text("raise SystemExit('imported')")
+    for command in (["migrate", "train.py"], ["report", "--help"], ["launch", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-m", f"replicate.{command[0]}", command[1]],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

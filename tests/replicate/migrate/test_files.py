@@ -7,10 +7,10 @@ import pytest
 from replicate.migrate.files import (
     Text,
     UnreadableFileError,
+    UnwritableFileError,
     find_files,
-    is_read_only,
     read_text,
-    write_text,
+    replace_text,
 )
 
 
@@ -45,11 +45,14 @@ def test_encoding_mark_and_line_ends_stay(tmp_path, data, text, encoding):
     path = tmp_path / "a.py"
     path.write_bytes(data)
     assert read_text(path) == Text(text, encoding)
-    write_text(path, read_text(path))
+    replace_text(path, read_text(path), read_text(path))
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize("data", [b"# coding: nonsense\n", b"x = '\xe9'\n"])
+@pytest.mark.parametrize(
+    "data",
+    [b"x = '\xe9'\n", *(b"# coding: %s\n" % n for n in (b"nonsense", b"rot13", b"unicode_escape"))],
+)
 def test_wrong_encoding_is_told(tmp_path, data):
     path = tmp_path / "a.py"
     path.write_bytes(data)
@@ -62,11 +65,16 @@ def test_link_and_rights_stay(tmp_path):
     path.write_text("old")
     path.chmod(0o750)
     link.symlink_to("a.py")
-    write_text(link, Text("new", "utf-8"))
+    replace_text(link, Text("old", "utf-8"), Text("new", "utf-8"))
     assert link.is_symlink()
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o750
-    assert not is_read_only(path)
-    path.chmod(0o440)
-    assert is_read_only(path)
+    for change, told in ((lambda: path.chmod(0o440), "read-only"), (path.unlink, "cannot be")):
+        change()
+        with pytest.raises(UnwritableFileError, match=told):
+            replace_text(link, Text("new", "utf-8"), Text("newer", "utf-8"))
+    path.write_text("changed")
+    with pytest.raises(UnwritableFileError, match="has changed since it was read"):
+        replace_text(link, Text("new", "utf-8"), Text("newer", "utf-8"))
+    assert path.read_text() == "changed"
     assert sorted(os.listdir(tmp_path)) == ["a.py", "link.py"]

@@ -57,6 +57,50 @@ def test_cells_change_and_the_rest_stays(tmp_path, form):
     assert rewrite_files([path])[0].new.text == result.new.text
 
 
+def of_codes(*codes):
+    return json.dumps({"cells": [{"cell_type": "code", "source": code} for code in codes]})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "#@ cell 1\nz = 3",
+        "s = '#@ line 0'\n!ls",
+        "s = '''\n#@ cell 1\n#\npass  #@ line 0\n'''\n!ls",
+    ],
+)
+def test_no_text_of_a_program_is_taken_for_a_mark(tmp_path, code):
+    path = tmp_path / "a.ipynb"
+    first = "%magic\nimport tensorflow as tf"
+    last = "#@ cell 2\ntf.contrib.gan"
+    path.write_text(of_codes(first, code, last))
+    (result,) = rewrite_files([path], in_new=True)
+    new = f"{first.replace('tensorflow', 'tensorflow.compat.v1')}\n\ntf.disable_v2_behavior()"
+    assert result.new.text == of_codes(new, code, last)
+    assert result.left[0][0] == "cell 3:2:1"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (None, "its source is null, not text"),
+        (["x", 1], "its source is"),
+        ("\ud800", "surrogates not allowed"),
+        ("x = 1\0", "null bytes"),
+        ("x = " + "-" * 20_000 + "1", "it is nested too deeply"),
+        ("x = " + " and ".join("a" * 20_000), "it is nested too deeply"),
+    ],
+)
+def test_bad_cell_stays_and_the_others_change(tmp_path, source, told):
+    path = tmp_path / "a.ipynb"
+    path.write_text(of_codes(source, "import tensorflow as tf"))
+    (result,) = rewrite_files([path])
+    assert json.loads(result.new.text)["cells"][0]["source"] == source
+    assert "tf.disable_v2_behavior()" in result.new.text
+    assert told in result.left[0][2]
+    result.new.text.encode()
+
+
 def test_notebook_without_changes_stays_byte_for_byte(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text('{"cells": [ {"cell_type":"code", "source":[ "x = 1" ]} ] }')

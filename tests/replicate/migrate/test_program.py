@@ -91,6 +91,29 @@ def test_lines_of_a_program_without_own_imports_of_python():
     )
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "#!/usr/bin/env python\n# coding: utf-8\n# Licence\n",
+        "# Licence\n'''Doc.'''\n",
+        "# Licence\nfrom __future__ import division\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "rest", ["import tensorflow as tf\nx = 1\n", "def f():\n    import tensorflow as tf\nf()\n"]
+)
+def test_lines_stand_below_a_header_and_before_the_first_statement(header, rest):
+    new = with_lines(header + rest)
+    assert new.startswith(f"{header}import os\n\n{KERAS}\n\nimport tensorflow")
+    assert new.replace(".compat.v1", "").count("tf.disable_v2_behavior()\n\n") == 1
+    assert new.endswith(rest.partition("\n")[2])
+
+
+def test_choice_stands_before_an_import_of_tensorflow_in_a_block():
+    new = with_lines("import sys\ntry:\n    import tensorflow as tf\nfinally:\n    import os\n")
+    assert new.startswith(f"import sys\nimport os\n\n{KERAS}\n\nimport tensorflow.compat.v1")
+
+
 def test_program_that_imports_tensorflow_in_a_module_only():
     new = with_lines("import os\n\nimport model\n\nmodel.run()\n", legacy_keras=False)
     assert new == (

@@ -144,6 +144,7 @@ def test_package_becomes_an_import_unless_all_its_uses_are_rewritten():
     ("old", "new"),
     [
         ("f(a, b)", "f(predictions=a, targets=b)"),
+        ("f(a, b, c)", "f(predictions=a, targets=b, weights=c)"),
         ("f(a, labels = b, name='x')", "f(predictions=a, targets = b, name='x')"),
         ("f(\n  a,  # first\n  b)", "f(\n  predictions=a,  # first\n  targets=b)"),
         ("f()", "f()"),
