@@ -31,6 +31,11 @@ _SENT_AS = {
 """Wider types in which values of other types are sent, without loss."""
 
 
+_NO_TIMEOUT = 0
+"""Time limit of a collective: none. For a limit, TensorFlow starts a thread in each execution that
+sleeps until it is over: thousands in ten minutes. The watchdog of the training loop has a limit."""
+
+
 _SIZES = 1024
 """Number of size classes, each of which needs a key."""
 
@@ -163,7 +168,7 @@ class WorkerGroup:
             instance_key=key + number,
             ordering_token=[],
             communication_hint="ring",
-            timeout_seconds=self.settings.timeout_secs,
+            timeout_seconds=_NO_TIMEOUT,
         )
         gathered.set_shape([None, *tensor.shape[1:]])
         return back(gathered)
@@ -184,7 +189,7 @@ class WorkerGroup:
             "instance_key": self._next_key(f"broadcast {tensor.dtype.name} {shape}"),
             "shape": shape,
             "communication_hint": "ring",
-            "timeout_seconds": self.settings.timeout_secs,
+            "timeout_seconds": _NO_TIMEOUT,
         }
         with v1.name_scope(name), v1.device(CPU):
             if self.is_chief:
@@ -207,7 +212,7 @@ class WorkerGroup:
                 final_op="Id",
                 subdiv_offsets=[0],
                 communication_hint=communication if stays else "ring",
-                timeout_seconds=self.settings.timeout_secs,
+                timeout_seconds=_NO_TIMEOUT,
             )
             return back(reduced)
 

@@ -18,7 +18,7 @@ from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.meeting import Meeting
-from replicate.estimator.cluster.recovery import RecoveringSessionCreator
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator, last_loss_named
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.worker_group import lost_workers_named
 from replicate.estimator.cluster.worker_session import WorkerSessionCreator
@@ -355,13 +355,16 @@ def _run_loop(
     def failures() -> Iterator[None]:
         with (
             conditions.restarts.record_cause(),
-            lost_workers_named(config, conditions.watchdog.peers.lost),
+            lost_workers_named(
+                config, conditions.watchdog.peers.lost, lambda: conditions.watchdog.error
+            ),
         ):
             yield
 
     try:
         with (
             user_errors(),
+            last_loss_named(config),
             conditions.watchdog,
             v1.train.MonitoredSession(recovering, loop.hooks, STOP_GRACE_SECS) as session,
             conditions.record_end_of_input(),

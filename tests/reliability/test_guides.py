@@ -15,23 +15,32 @@ from replicate.launch.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "howto"
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 LINE = re.compile(r"python -m replicate\.launch (.* --restart .*-- .*)")
 
 
 class Kills:
-    """Kills a task at a line of another one, or of its own, one after the other."""
+    """Kills tasks, each at a line of a task."""
 
     def __init__(self, *plan):
-        """Takes (line, task of the line, task to kill) in the order of the kills."""
+        """Takes (line, task of the line, task to kill); a step stands for any later one, too."""
         self.supervisor = None
         self.left = list(plan)
 
     def __call__(self, name, text):
-        if self.left and (text, name) == self.left[0][:2]:
-            pid = self.supervisor.pid(self.left[0][2])
-            if pid is not None:
-                del self.left[0]
-                os.killpg(pid, signal.SIGKILL)
+        due = next((each for each in self.left if is_at(each, name, text)), None)
+        pid = None if due is None else self.supervisor.pid(due[2])
+        if pid is not None:
+            self.left.remove(due)
+            os.killpg(pid, signal.SIGKILL)
+
+
+def is_at(kill, name, text):
+    """Returns True if a line of a task is that of a kill."""
+    line, task, _ = kill
+    found, wanted = (re.fullmatch(r"step (\d+)", each) for each in (text, line))
+    is_later = found is not None and wanted is not None and int(found[1]) >= int(wanted[1])
+    return name == task and (text == line or is_later)
 
 
 @pytest.fixture
@@ -43,7 +52,7 @@ def launch(journal, fork_backend, monkeypatch, tmp_path):
 
     def run(guide, kills, line=None):
         text = (GUIDES / guide).read_text()
-        (tmp_path / "train.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
+        (tmp_path / "train.py").write_text(PROGRAM.search(text)[1])
         prelude = Path(__file__).with_name("reporting.py").read_text()
 
         def supervise(*args, **settings):
@@ -69,6 +78,7 @@ def codes(journal):
     return [int(code) for text in journal.of("launch") for code in CODES.findall(text)]
 
 
+@pytest.mark.broad
 @pytest.mark.timeout(120)
 def test_all_reduce_survives_the_kill_of_a_worker(launch, journal):
     """The program compares the weights that it has in the end."""
@@ -86,15 +96,11 @@ PLACES = [
     ("saving 0", "chief 0", "worker 0"),
     ("begun", "chief 0", "chief 0"),
     ("step 20", "worker 0", "worker 0"),
-    ("step 25", "chief 0", "chief 0"),
+    ("step 40", "chief 0", "chief 0"),
     ("saving 150", "chief 0", "chief 0"),
     ("evaluating", "evaluator 0", "evaluator 0"),
 ]
-PLACES_OF_SERVERS = [
-    ("building", "chief 0", "ps 0"),
-    ("step 10", "chief 0", "ps 0"),
-    ("saving 150", "chief 0", "ps 0"),
-]
+OF_SERVER = [(place, "chief 0", "ps 0") for place in ("building", "step 60", "saving 150")]
 
 
 @pytest.mark.broad
@@ -103,7 +109,16 @@ PLACES_OF_SERVERS = [
     ("guide", "flag", "places"),
     [
         ("all_reduce.md", "--all_reduce", PLACES),
-        ("parameter_servers.md", "--ps=1", [*PLACES_OF_SERVERS, *PLACES]),
+        ("parameter_servers.md", "--ps=1", [*OF_SERVER, *PLACES]),
+        (
+            "model_average.md",
+            "--ps=1",
+            [
+                ("step 2", "worker 0", "worker 0"),
+                ("step 4", "chief 0", "chief 0"),
+                ("step 6", "chief 0", "ps 0"),
+            ],
+        ),
     ],
 )
 def test_every_task_may_be_killed_at_the_start_in_a_step_and_in_a_save(
@@ -111,5 +126,27 @@ def test_every_task_may_be_killed_at_the_start_in_a_step_and_in_a_save(
 ):
     kills = Kills(*places)
     assert launch(guide, kills, LAUNCH.format(flag)) == 0
+    assert not kills.left
+    assert set(codes(journal)) <= {0, 137, 138}
+
+
+def line_of_a_local_cluster():
+    text = (GUIDES / "local_cluster.md").read_text()
+    return re.search(r"python -m replicate\.launch (.*examples\.convnet.*)", text)[1]
+
+
+def line_of_slurm():
+    """The command of the script for SLURM and of the manifests, in fewer steps."""
+    text = (ROOT / "examples" / "cluster" / "slurm.sh").read_text()
+    options = re.search(r"--model_dir=.*--progress=log", text)[0].replace("=1000", "=60")
+    return f"--workers=2 --all_reduce -- python -m examples.convnet --mode=all_reduce {options}"
+
+
+@pytest.mark.broad
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("line", [line_of_a_local_cluster, line_of_slurm])
+def test_examples_survive_the_kill_of_a_worker(launch, journal, line):
+    kills = Kills(("step 30", "chief 0", "worker 0"))
+    assert launch("all_reduce.md", kills, f"--restart {line()}") == 0
     assert not kills.left
     assert set(codes(journal)) <= {0, 137, 138}

@@ -223,6 +223,25 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
             )
 
 
+@contextlib.contextmanager
+def last_loss_named(config: RunConfig) -> Iterator[None]:
+    """Raises the loss of a server after the last step, when no new session is made, by its name.
+
+    Raises:
+      ClusterError: A server was lost inside the context.
+    """
+    try:
+        yield
+    except LOST as error:
+        if not config.master:
+            raise
+        raise ClusterError(
+            f"{config.task_type} {config.task_id} has lost its session at the end of training, "
+            f"and its last step may not be saved ({_describe(error, config)}). Start it again; "
+            "training continues from the newest checkpoint."
+        ) from error
+
+
 def _describe(error: tf.errors.OpError, config: RunConfig) -> str:
     """Returns the name of an error and the first line of its message that has letters.
 

@@ -94,7 +94,7 @@ class Watchdog(ScheduledHook):
         if self._thread.is_alive():
             self._thread.join(POLL_SECS)
         self.peers.close()
-        if self.error is not None and error is not None:
+        if self.error is not None and error not in (None, self.error):
             raise self.error from error
 
     def beat(self) -> None:
@@ -125,7 +125,7 @@ class Watchdog(ScheduledHook):
             silence = time.monotonic() - beat_at
             if silence < look_after:
                 continue
-            look_after = silence + LOOK_SECS
+            look_after = silence + min(LOOK_SECS, self._limit)
             if silence < self._limit:
                 look_after = min(look_after, self._limit)
             absent = self._absent(silence)
@@ -150,10 +150,11 @@ class Watchdog(ScheduledHook):
     def _absent(self, silence: float) -> str:
         """Returns the names of the tasks that do not answer.
 
-        A collective that has not failed in its time limit and some more never will.
+        Collectives have no time limit of their own: one that waits for longer than this never ends.
         """
         absent = "; ".join(absent_tasks(self._config, self._jobs))
-        hangs = self._config.all_reduce is not None and silence >= self._limit + LOOK_SECS
+        patience = self._limit + min(LOOK_SECS, self._limit)
+        hangs = self._config.all_reduce is not None and silence >= patience
         return absent or ("one of the workers, all of which can be reached" if hangs else "")
 
     def _stop(self, absent: str, dead: DeadConnection | None, silence: float) -> None:

@@ -102,8 +102,14 @@ def worker_names(config: RunConfig) -> list[str]:
 
 
 @contextlib.contextmanager
-def lost_workers_named(config: RunConfig, lost: Callable[[], list[str]] = list) -> Iterator[None]:
+def lost_workers_named(
+    config: RunConfig,
+    lost: Callable[[], list[str]] = list,
+    known: Callable[[], ClusterError | None] = lambda: None,
+) -> Iterator[None]:
     """Raises the failure of a collective as an error that names the lost workers.
+
+    `lost` returns workers that are known to be lost, `known` the error if the cause is known.
 
     Raises:
       ClusterError: A collective has failed inside the context.
@@ -125,7 +131,7 @@ def lost_workers_named(config: RunConfig, lost: Callable[[], list[str]] = list) 
     except tf.errors.OpError as error:
         if not _is_loss(error):
             raise
-        raise ClusterError(_loss(config, error, lost)) from error
+        raise known() or ClusterError(_loss(config, error, lost)) from error
 
 
 def _is_loss(error: tf.errors.OpError) -> bool:

@@ -95,6 +95,28 @@ def test_another_cluster_is_told_with_both():
     assert "a:1" in told
 
 
+def test_worker_that_takes_too_long_ends_a_step_although_it_answers(workers, tmp_path):
+    has_ended = threading.Event()
+
+    class Wait(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            assert has_ended.wait(SECS)
+
+    def work(role, input_fn):
+        hooks = [] if role.is_chief else [Wait()]
+        settings = replicate.AllReduce(timeout_secs=0.5)
+        try:
+            workers.train(workers.model(), input_fn, tmp_path, role, 4, hooks, settings)
+        finally:
+            has_ended.set()
+
+    found = workers.at_once(work, workers.new(2), workers.parts(0, 6, 12))
+    for name, error in zip(("chief 0", "worker 0"), found, strict=True):
+        assert isinstance(error, replicate.ClusterError)
+        assert str(error).startswith(f"{name} has made no step for ")
+        assert "one of the workers, all of which can be reached" in str(error)
+
+
 def test_absent_workers_are_named(workers, tmp_path):
     chief, _, last = workers.new(3)
     for role, text in (

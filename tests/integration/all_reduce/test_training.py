@@ -1,6 +1,7 @@
 """Workers without parameter servers: n workers with N towers train as one tower does."""
 
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -216,3 +217,17 @@ def test_optimizers_that_cannot_reduce_are_refused(workers, tmp_path):
         workers.train(plain_model_fn, whole, tmp_path, role)
     with pytest.raises(ValueError, match="cannot wrap a SyncReplicasOptimizer with train_distri"):
         workers.train(workers.model(sync), whole, tmp_path, role)
+
+
+def test_steps_and_calls_leave_no_threads(workers, tmp_path):
+    """A collective with a time limit of its own has a thread that sleeps until that is over."""
+
+    def threads_after(max_steps):
+        inputs = workers.parts(0, 6, 12)
+        found = workers.train_together(workers.model(), inputs, tmp_path, max_steps=max_steps)
+        workers.only(found)
+        return len(os.listdir("/proc/self/task"))
+
+    threads_after(5)  # Threads of the servers' pools are started when they are needed.
+    before = threads_after(10)
+    assert threads_after(40) - before < 15

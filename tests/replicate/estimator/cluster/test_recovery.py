@@ -11,7 +11,7 @@ import tensorflow as tf
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery, watchdog
 from replicate.estimator.cluster.connections import DeadConnection
-from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts, last_loss_named
 from replicate.estimator.cluster.server_session import SilentServerError
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.watchdog import Watchdog
@@ -49,6 +49,18 @@ def test_pauses_grow_up_to_a_minute_and_less_the_time_that_a_session_was_used(cl
     assert pauses(replaced_at_once, clock, 3) == pytest.approx([0, 2, 4])
     clock.now += 3.5
     assert pauses(replaced_at_once, clock, 1) == pytest.approx([4.5])
+
+
+def test_loss_in_the_last_save_is_an_error_of_the_cluster():
+    jobs = {"chief": ("a:1",), "ps": ("a:3",)}
+    told = r"^chief 0 has lost its session at the end .*\(UnavailableError: ps 0 has left\)"
+    with (
+        pytest.raises(ClusterError, match=told),
+        last_loss_named(RunConfig(cluster=ClusterConfig(jobs, "chief", 0))),
+    ):
+        raise lost()
+    with pytest.raises(tf.errors.UnavailableError), last_loss_named(RunConfig()):
+        raise lost()
 
 
 @pytest.mark.parametrize(
