@@ -336,6 +336,20 @@ def test_masked_steps_count_on_towers_as_in_fit(keras, tmp_path, reduction):
         np.testing.assert_allclose(kernel, model.layers[-1].get_weights()[0], atol=1e-5)
 
 
+@keras2_in_broad
+def test_sum_beside_a_mean_is_not_divided_by_the_towers(keras, tmp_path):
+    inputs = keras.Input([6])
+    outputs = [keras.layers.Dense(2, name=name)(inputs) for name in ("a", "b")]
+    model = keras.Model(inputs, outputs)
+    losses = {"a": keras.losses.MeanSquaredError(reduction="sum"), "b": "mse"}
+    model.compile(keras.optimizers.SGD(0.01), losses)
+    estimator = converted(model, tmp_path, devices=TWO_TOWERS)
+    rows, labels = X[:7], {"a": NUMBERS[:7], "b": NUMBERS[:7]}
+    expected = model.evaluate(rows, list(labels.values()), verbose=0, return_dict=True)["loss"]
+    got = estimator.evaluate(input_fn(rows, labels, batch=7))["loss"]
+    assert got == pytest.approx(expected, rel=1e-5)
+
+
 def test_saved_model_by_its_path(keras3, tmp_path):
     model = classifier(keras3)
     model.save(tmp_path / "model.keras")
