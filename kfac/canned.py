@@ -228,13 +228,12 @@ def _checked_losses(model: CannedModel) -> Sequence[CannedLoss]:
     """Returns the losses; checks that they are known, and averaged over the examples."""
     if model.losses is None:
         raise ValueError(
-            f"Cannot register the loss of {model.head} for K-FAC: it is known for the heads of "
-            "classes, labels and squared errors without a loss_fn of your own, not for Poisson "
-            "regression or other heads. Register by hand in a model_fn of your own: layers = "
+            f"Cannot register the loss of {model.head} for K-FAC: it is known for "
+            f"{model.known_losses}. Register by hand in a model_fn of your own: layers = "
             "kfac.graph_layer_collection(), layers.register_..._predictive_distribution(logits, "
-            "name='loss'), layers.auto_register_layers(), then pass "
-            "kfac.PeriodicInvCovUpdateKfacOpt(..., layer_collection=layers) to "
-            "head.create_estimator_spec. Or take another optimizer."
+            "name='loss'), layers.auto_register_layers(), then train with "
+            "kfac.PeriodicInvCovUpdateKfacOpt(..., layer_collection=layers), which "
+            "head.create_estimator_spec takes too. Or take another optimizer."
         )
     reduction = model.loss_reduction
     weighted = any(loss.weights.shape.rank != 0 for loss in model.losses)

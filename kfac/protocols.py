@@ -164,6 +164,10 @@ class CannedModel(Protocol):
     def head(self) -> str:
         """Name of the kind of head, for errors."""
 
+    @property
+    def known_losses(self) -> str:
+        """Losses that are known, for errors."""
+
 
 @runtime_checkable
 class RegistersModel(Protocol):

@@ -19,6 +19,20 @@ def is_keras_optimizer(value: Any) -> bool:
     return _is_of_keras(type(value)) and hasattr(value, "apply_gradients")
 
 
+def tensorflow_variable(variable: Any) -> Any:
+    """Returns the `tf.Variable` of a variable of Keras 3, and anything else as it is."""
+    if isinstance(variable, tf.Variable) or not _is_of_keras(type(variable)):
+        return variable
+    return getattr(variable, "value", variable)
+
+
+def tensorflow_variables(value: Any) -> Any:
+    """Returns a list or tuple of variables as a list of `tf.Variable`, other values as they are."""
+    if isinstance(value, (list, tuple)):
+        return [tensorflow_variable(each) for each in value]
+    return value
+
+
 def check_not_eager(what: str) -> None:
     """Refuses a call, `what` as in "x was called with y", where operations run eagerly.
 

@@ -272,6 +272,7 @@ def build_towers(
         different optimizer calls or variables.
     """
     towers = []
+    scopes.build.batches = [(shard.features, shard.labels) for shard in shards]
     for index, shard in enumerate(shards):
         with (
             statistics.tower(scopes, index, shard)

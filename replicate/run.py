@@ -47,21 +47,16 @@ def main(arguments: Sequence[str]) -> None:
     runpy.run_path(program, run_name="__main__")
 
 
-def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
-    """Shows an error as Python does, and one line of an interrupt."""
-    if issubclass(kind, KeyboardInterrupt):
-        print("replicate.run: interrupted (KeyboardInterrupt)", file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, tb)
-
-
 def _refuse(trouble: str) -> NoReturn:
     print(f"replicate.run: {trouble}. {_USAGE}", file=sys.stderr)
     raise SystemExit(ExitCode.BAD_INPUT)
 
 
 def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
-    """Shows an error of the program as Python does, without the lines that ran the program."""
+    """Shows an error as Python does, without the lines that ran the program; one of an interrupt."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("replicate.run: interrupted (KeyboardInterrupt)", file=sys.stderr)
+        return
     while tb is not None and tb.tb_frame.f_code.co_filename in _RUNNING:
         tb = tb.tb_next
     sys.__excepthook__(kind, error.with_traceback(tb), tb)

@@ -48,6 +48,7 @@ class ModelRecord:
       loss_reduction: Reduction of the head. With a SUM the training loss is the sum over examples
         of what `losses` describe, else the mean.
       head: Name of the head's class, for errors.
+      known_losses: Losses that are known, for errors.
     """
 
     losses: tuple[Any, ...] | None
@@ -55,6 +56,10 @@ class ModelRecord:
     variables: tuple[Variable, ...]
     loss_reduction: str
     head: str
+    known_losses: str = (
+        "the heads of classes, labels and squared errors without a loss_fn of your own, not for "
+        "Poisson regression or other heads"
+    )
 
 
 @runtime_checkable

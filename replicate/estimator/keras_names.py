@@ -15,6 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+from replicate.estimator.keras_variables import known_variables
+
 v1 = tf.compat.v1
 
 Scope: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -27,7 +29,8 @@ def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext
 
     With Keras 3 it runs in a thread of its own, with the default graph, the context variables, the
     filters of tracebacks and Keras's dtype policy of this one; other thread-local values begin
-    anew. Earlier versions of Keras count per graph: without Keras 3 it runs in this thread.
+    anew. Optimizers take variables of Keras 3, see `keras_variables`. Earlier versions of Keras
+    count per graph: without Keras 3 it runs in this thread.
 
     Args:
       build: Function that builds the model.
@@ -47,7 +50,7 @@ def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext
     def build_in_thread() -> _Built:
         set_up()
         # TensorFlow 1 shows the device scopes of a graph to all threads, TensorFlow 2 does not.
-        with graph.as_default(), v1.device(None), scope():
+        with graph.as_default(), v1.device(None), scope(), known_variables():
             return build()
 
     with ThreadPoolExecutor(1, "model_fn") as thread:

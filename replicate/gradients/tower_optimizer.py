@@ -34,7 +34,12 @@ from replicate.gradients.stages import (
     is_synchronous,
     values_of,
 )
-from replicate.graph_mode import check_no_keras_optimizer, check_not_eager
+from replicate.graph_mode import (
+    check_no_keras_optimizer,
+    check_not_eager,
+    tensorflow_variable,
+    tensorflow_variables,
+)
 from replicate.graph_ops.finite import Watched, watched, watched_all
 from replicate.tower.build import (
     COLLECTION,
@@ -185,7 +190,9 @@ class TowerOptimizer(v1.train.Optimizer):
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
             kwargs["grad_loss"] = self._scaling.grad_loss(loss, kwargs.get("grad_loss"))
-        return list(self.wrapped.compute_gradients(loss, *args, **kwargs))
+        given = [tensorflow_variables(each) for each in args]
+        kwargs = {name: tensorflow_variables(each) for name, each in kwargs.items()}
+        return list(self.wrapped.compute_gradients(loss, *given, **kwargs))
 
     def apply_gradients(
         self,
@@ -257,7 +264,10 @@ class TowerOptimizer(v1.train.Optimizer):
         gradients_and_variables: Iterable[tuple[Gradient | None, Variable]],
     ) -> TowerGradients:
         """Returns one tower's gradients, watched on the tower's device."""
-        pairs = as_gradients(gradients_and_variables)
+        pairs = as_gradients(
+            (gradient, tensorflow_variable(variable))
+            for gradient, variable in gradients_and_variables
+        )
         self._check_loss_scale(pairs)
         pairs = share.in_tower(pairs)
         entries, self._losses = self._losses, []

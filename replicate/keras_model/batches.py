@@ -1,5 +1,7 @@
 """Batches of an input_fn as a Keras model takes them: inputs, and values by output."""
 
+import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,13 +24,17 @@ class ModelInput(NamedTuple):
     weights: Nest | None
 
 
-def model_input(features: Nest, names: Sequence[str]) -> ModelInput:
+def model_input(
+    features: Nest, names: Sequence[str], shapes: Sequence[tf.TensorShape] = ()
+) -> ModelInput:
     """Returns the inputs of a model, and the weights of the examples.
 
     Args:
       features: A Tensor for a model with one input; a dict by the names of the inputs, or a tuple
         in their order. Or {"features": any of these, "sample_weights": weights}.
       names: Names of the model's inputs; empty for a model that takes the features as they are.
+      shapes: Shapes of the model's inputs, if they are known. A feature of another shape is
+        reshaped if axes next to each other are joined or split: [batch, 784] is [batch, 28, 28].
 
     Raises:
       ValueError: Inputs are missing, or their number differs.
@@ -36,7 +42,7 @@ def model_input(features: Nest, names: Sequence[str]) -> ModelInput:
     weights = None
     if isinstance(features, Mapping) and frozenset(features) == _WITH_WEIGHTS:
         features, weights = features["features"], features["sample_weights"]
-    return ModelInput(_inputs(features, names), weights)
+    return ModelInput(_unpacked(_inputs(features, names), shapes) if names else features, weights)
 
 
 def by_output(value: Nest | None, names: Sequence[str], what: str) -> list[Any]:
@@ -91,18 +97,16 @@ def named_outputs(outputs: Nest, names: Sequence[str]) -> dict[str, Tensor]:
     return dict(zip(names, flat, strict=True))
 
 
-def _inputs(features: Nest, names: Sequence[str]) -> Nest:
-    if not names:
-        return features
+def _inputs(features: Nest, names: Sequence[str]) -> list[Any]:
     if isinstance(features, Mapping):
-        return _unpacked([_named(features, name, names) for name in names])
+        return [_named(features, name, names) for name in names]
     values = list(features) if isinstance(features, (list, tuple)) else [features]
     if len(values) != len(names):
         raise ValueError(
             f"Keras model: {len(values)} features for {len(names)} inputs {list(names)}. Return a "
             "dict by the names of the inputs from input_fn, or a tuple in their order."
         )
-    return _unpacked(values)
+    return values
 
 
 def _named(features: Mapping[str, Any], name: str, names: Sequence[str]) -> Any:
@@ -116,5 +120,25 @@ def _named(features: Mapping[str, Any], name: str, names: Sequence[str]) -> Any:
     )
 
 
-def _unpacked(values: list[Any]) -> Any:
+def _unpacked(values: list[Any], shapes: Sequence[tf.TensorShape]) -> Any:
+    if len(values) == len(shapes):
+        values = [_shaped(value, shape) for value, shape in zip(values, shapes, strict=True)]
     return values[0] if len(values) == 1 else values
+
+
+def _shaped(value: Any, shape: tf.TensorShape) -> Any:
+    """Returns a feature in the shape of an input, if only axes are joined or split for it."""
+    if not isinstance(value, tf.Tensor) or not value.shape.rank or not shape.rank:
+        return value
+    sizes, wanted = value.shape[1:], shape[1:]
+    if value.shape.is_compatible_with(shape) or None in sizes.as_list() or None in wanted.as_list():
+        return value
+    ends, wanted_ends = _ends(sizes), _ends(wanted)
+    if max(ends) != max(wanted_ends) or not (ends <= wanted_ends or wanted_ends <= ends):
+        return value
+    return tf.reshape(value, [-1, *wanted])
+
+
+def _ends(sizes: tf.TensorShape) -> set[int]:
+    """Returns the numbers of elements after which an axis ends, from the first axis on."""
+    return {1, *itertools.accumulate(sizes.as_list(), operator.mul)}

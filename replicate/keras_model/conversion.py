@@ -1,9 +1,10 @@
 """model_to_estimator: an Estimator from a compiled Keras model."""
 
+import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,12 +18,16 @@ from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 from replicate.export import PredictOutput
+from replicate.keras_model.batch_counts import Batch
 from replicate.keras_model.batches import model_input, named_outputs
+from replicate.keras_model.curvature import ACCEPTED, curvature_losses
 from replicate.keras_model.initial_weights import saved_weights
-from replicate.keras_model.losses import CompiledLosses, LossTerm, curvature_losses, total_loss
+from replicate.keras_model.kept_classes import kept_classes
+from replicate.keras_model.losses import CompiledLosses, LossTerm, total_loss
 from replicate.keras_model.metric_objects import MetricMaker
 from replicate.keras_model.metrics import CompiledMetrics
 from replicate.keras_model.recipe import ModelRecipe, recipe_of, variable_of, weight_names
+from replicate.keras_model.tower_parts import values_in_tower
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 
@@ -128,18 +133,30 @@ class _ConvertedModel:
 
     def __call__(self, features: Nest, labels: Nest, mode: str) -> EstimatorSpec:
         """Builds the model in one mode."""
+        with kept_classes(self.recipe.keras):
+            return self._spec(features, labels, mode)
+
+    def _spec(self, features: Nest, labels: Nest, mode: str) -> EstimatorSpec:
         model = self.recipe.make()
-        inputs, weights = model_input(features, self.recipe.inputs)
+        recipe = self.recipe
+        inputs, weights = model_input(features, recipe.inputs, recipe.input_shapes)
         outputs = named_outputs(model(inputs, training=mode == ModeKeys.TRAIN), self.recipe.outputs)
         if mode == ModeKeys.PREDICT:
             return EstimatorSpec(mode, outputs, export_outputs=self._signatures(outputs))
         terms = self.losses.terms(outputs, labels, weights)
-        loss = total_loss(terms, model)
+        loss = total_loss(values_in_tower(terms, self._terms), model)
         if mode == ModeKeys.EVAL:
             metrics = self.metrics.build(outputs, labels, weights)
             return EstimatorSpec(mode, outputs, loss, eval_metric_ops=metrics)
         variables = [variable_of(weight) for weight in model.trainable_weights]
         return EstimatorSpec(mode, outputs, loss, self._train_op(loss, terms, variables))
+
+    def _terms(self, batch: Batch) -> list[LossTerm]:
+        """Makes another model, and returns the terms of its loss for a batch."""
+        recipe = self.recipe
+        inputs, weights = model_input(batch.features, recipe.inputs, recipe.input_shapes)
+        outputs = named_outputs(recipe.make()(inputs, training=False), recipe.outputs)
+        return self.losses.terms(outputs, batch.labels, weights)
 
     def _train_op(
         self, loss: Tensor, terms: Sequence[LossTerm], variables: Sequence[Variable]
@@ -150,7 +167,8 @@ class _ConvertedModel:
                 (),
                 tuple(variables),
                 "sum" if self.losses.are_sums else "sum_over_batch_size",
-                "the Keras model's compiled loss",
+                f"the Keras model, {self.losses.losses!r},",
+                ACCEPTED,
             )
 
         register_model(self.optimizer, record)
@@ -192,7 +210,29 @@ def _compiled(model: Any) -> Mapping[str, Any]:
         )
     # Keras 2 in graph mode does not keep the arguments, but what it made of them.
     made = {"loss_weights": getattr(model, "loss_weights", None), "metrics": _metrics(model)}
-    return dict(model.get_compile_config() or made)
+    with _described([getattr(model.optimizer, "optimizer", None), *tf.nest.flatten(model.loss)]):
+        return dict(model.get_compile_config() or made)
+
+
+@contextlib.contextmanager
+def _described(objects: Sequence[Any]) -> Iterator[None]:
+    """Lets Keras describe objects that have neither a configuration nor a name, inside the context.
+
+    They are optimizers of `tf.compat.v1.train` and losses such as a `functools.partial`.
+    """
+    known = (str, type(None))
+    lacking = [
+        each
+        for each in objects
+        if not (isinstance(each, known) or hasattr(each, "get_config") or hasattr(each, "__name__"))
+    ]
+    for each in lacking:
+        each.get_config = dict
+    try:
+        yield
+    finally:
+        for each in lacking:
+            del each.get_config
 
 
 def _metrics(model: Any) -> dict[str, list[Any]]:
@@ -205,9 +245,15 @@ def _metrics(model: Any) -> dict[str, list[Any]]:
 
 
 def _optimizer(model: Any, given: Any) -> Any:
-    """Returns the optimizer to train with, in place of the compiled one if there is one."""
+    """Returns the optimizer to train with, in place of the compiled one if there is one.
+
+    Keras 2 wraps an optimizer of `tf.compat.v1.train`.
+    """
     if given is not None:
         return given
+    wrapped = getattr(model.optimizer, "optimizer", None)
+    if isinstance(wrapped, v1.train.Optimizer):
+        return wrapped
     as_function = getattr(model.optimizer, "for_estimator", None)
     return model.optimizer if as_function is None else as_function()
 

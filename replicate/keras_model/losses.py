@@ -1,18 +1,15 @@
-"""Losses of a compiled Keras model, computed in the graph of a model_fn.
-
-`curvature_losses` describes them by their distributions, for an optimizer of second order.
-"""
+"""Losses of a compiled Keras model, computed in the graph of a model_fn as `fit` computes them."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.canned.heads.curvature import CurvatureLoss, LossKind
 from replicate.keras_model.batches import by_output, repeated
 from replicate.keras_model.recipe import ModelRecipe
+from replicate.tower.build import current_build
 
 v1 = tf.compat.v1
 
@@ -22,7 +19,7 @@ class LossTerm(NamedTuple):
 
     Attributes:
       name: Of the output.
-      loss: Loss of Keras, or a function of labels and output.
+      loss: Loss of Keras; a function of labels and output is that of `loss_of_function`.
       labels: [batch, ...].
       output: [batch, ...].
       weights: Weights of the examples, [batch], or None if all are 1.
@@ -36,12 +33,50 @@ class LossTerm(NamedTuple):
     weights: Any
     share: float
 
+    @property
+    def is_sum(self) -> bool:
+        """True if the loss is a sum over the batch."""
+        return reduction_of(self.loss) == "sum"
+
     def value(self) -> Tensor:
         """Computes the loss times its share, a scalar."""
-        if hasattr(self.loss, "reduction"):
-            value = self.loss(self.labels, self.output, sample_weight=self.weights)
-        else:
-            value = _weighted(self.loss(self.labels, self.output), self.weights)
+        return self._value(self.loss)
+
+    def sum(self) -> Tensor:
+        """Computes the sum that the mean divides, times the share of the loss; a scalar."""
+        # Not by copy.copy: Keras 3 would read the copy's class from the loss's configuration.
+        summed = object.__new__(type(self.loss))
+        vars(summed).update(vars(self.loss), reduction="sum")
+        return self._value(summed)
+
+    def divisor(self) -> Tensor | None:
+        """Returns the number that the mean divides by, a scalar.
+
+        None if the loss is no mean, or one over all rows and steps.
+        """
+        reduction, mask = reduction_of(self.loss), self.mask()
+        is_weighted = reduction == "mean_with_sample_weight" and self.weights is not None
+        if reduction in ("sum", "none") or (mask is None and not is_weighted):
+            return None
+        counted = tf.constant(1.0) if mask is None else tf.cast(mask, tf.float32)
+        if is_weighted:
+            weights = tf.cast(self.weights, tf.float32)
+            missing = max(0, (counted.shape.rank or 0) - (weights.shape.rank or 0))
+            counted *= tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
+        return tf.reduce_sum(counted)
+
+    def mask(self) -> Tensor | None:
+        """Returns the mask of the output, [batch, ...]: False where the loss does not count."""
+        mask = getattr(self.output, "_keras_mask", None)
+        ignored = option(self.loss, "ignore_class")
+        if ignored is None:
+            return mask
+        valid = tf.not_equal(self.labels, tf.cast(ignored, self.labels.dtype))
+        valid = tf.reshape(valid, tf.shape(self.output)[:-1])
+        return valid if mask is None else tf.logical_and(tf.cast(mask, tf.bool), valid)
+
+    def _value(self, loss: Any) -> Tensor:
+        value = loss(self.labels, self.output, sample_weight=self.weights)
         return tf.cast(tf.reduce_mean(value), tf.float32) * self.share
 
 
@@ -63,9 +98,7 @@ class CompiledLosses:
     def are_sums(self) -> bool:
         """True if all losses are sums over the batch, False if one is a mean."""
         flat = [each for each in tf.nest.flatten(self.losses) if each is not None]
-        return bool(flat) and all(
-            str(getattr(each, "reduction", "")).rpartition(".")[2].lower() == "sum" for each in flat
-        )
+        return bool(flat) and all(reduction_of(each) == "sum" for each in flat)
 
     def terms(
         self, outputs: Mapping[str, Tensor], labels: Any, sample_weights: Any
@@ -95,7 +128,7 @@ class CompiledLosses:
                 self._loss(loss),
                 aligned_labels(name, target, outputs[name], "loss"),
                 outputs[name],
-                self._masked(weight, outputs[name]),
+                weight,
                 1.0 if share is None else float(share),
             )
             for name, loss, target, weight, share in by_name
@@ -103,35 +136,66 @@ class CompiledLosses:
         ]
 
     def _loss(self, loss: Any) -> Any:
+        """Returns a loss of Keras, as `compile` makes it of a name or function."""
         with self.recipe.scope():
-            return self.recipe.keras.losses.get(loss)
-
-    def _masked(self, weight: Any, output: Tensor) -> Any:
-        """Returns the weights of the time steps: 0 where a layer masks the output.
-
-        Losses of Keras 3 look for the mask themselves.
-        """
-        mask = getattr(output, "_keras_mask", None)
-        if mask is None or self.recipe.is_keras_3:
-            return weight
-        mask = tf.cast(mask, output.dtype)
-        return mask if weight is None else mask * tf.reshape(tf.cast(weight, mask.dtype), [-1, 1])
+            found = self.recipe.keras.losses.get(loss)
+        return found if hasattr(found, "reduction") else loss_of_function(self.recipe.keras, found)
 
 
-def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
+def loss_of_function(keras: Any, function: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """Returns a loss of Keras with the values of a function, which is its attribute `function`.
+
+    Weights and masks count as in `fit`. The function gets labels and output as they are.
+    """
+
+    class FunctionLoss(keras.losses.Loss):
+        def __call__(self, labels: Tensor, output: Tensor, sample_weight: Any = None) -> Tensor:
+            return super().__call__(function(labels, output), output, sample_weight=sample_weight)
+
+        def call(self, values: Tensor, output: Tensor) -> Tensor:
+            return values
+
+    loss = FunctionLoss()
+    loss.function = function
+    return loss
+
+
+def reduction_of(loss: Any) -> str:
+    """Returns the reduction of a loss of any Keras, in small letters; "" of names and functions."""
+    return str(getattr(loss, "reduction", "")).rpartition(".")[2].lower()
+
+
+def option(loss: Any, name: str) -> Any:
+    """Returns an option that a loss or its function was made with, None without it."""
+    function = getattr(loss, "function", None)
+    if function is not None:
+        return getattr(function, "keywords", {}).get(name)
+    return loss.get_config().get(name) if hasattr(loss, "get_config") else None
+
+
+def total_loss(values: Sequence[Tensor], model: Any) -> Tensor:
     """Returns the loss that a model is trained on, with its own losses, such as `add_loss` adds.
+
+    Args:
+      values: Those of its terms, scalars.
+      model: The Keras model.
 
     Raises:
       ValueError: There is no loss at all.
     """
-    values = [term.value() for term in terms]
-    values += [tf.cast(each, tf.float32) for each in model.losses]
+    values = [*values, *(tf.cast(each, tf.float32) for each in _own_losses(model))]
     if not values:
         raise ValueError(
             f"Keras model {model.name!r}: it was compiled without a loss, so it cannot be trained "
             "or evaluated. Pass loss=... to compile."
         )
     return tf.add_n(values, name="loss")
+
+
+def _own_losses(model: Any) -> Sequence[Tensor]:
+    """Returns the losses that layers add: in the first tower only, if towers' losses are summed."""
+    build = current_build()
+    return model.losses if build is None or build.regularizes else ()
 
 
 def aligned_labels(name: str, labels: Any, output: Tensor, user: str) -> Tensor:
@@ -148,64 +212,3 @@ def aligned_labels(name: str, labels: Any, output: Tensor, user: str) -> Tensor:
     labels = tf.convert_to_tensor(labels)
     one_less = labels.shape.rank is not None and labels.shape.rank + 1 == output.shape.rank
     return tf.expand_dims(labels, -1) if one_less and output.shape[-1] == 1 else labels
-
-
-def _weighted(values: Tensor, weights: Any) -> Tensor:
-    if weights is None:
-        return values
-    weights = tf.cast(weights, values.dtype)
-    missing = values.shape.rank - weights.shape.rank
-    return values * tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
-
-
-_KINDS: Mapping[str, LossKind] = {
-    "SparseCategoricalCrossentropy": "categorical",
-    "CategoricalCrossentropy": "categorical",
-    "BinaryCrossentropy": "multi_bernoulli",
-    "MeanSquaredError": "squared_error",
-}
-_ACTIVATIONS: Mapping[LossKind, str] = {"categorical": "Softmax", "multi_bernoulli": "Sigmoid"}
-"""Kind of loss → type of the operation that makes its probabilities."""
-
-
-def curvature_losses(terms: Sequence[LossTerm]) -> tuple[CurvatureLoss, ...] | None:
-    """Describes losses for an optimizer of second order.
-
-    Losses of probabilities are described by their logits, the input of the softmax or sigmoid.
-
-    Args:
-      terms: Terms of the total loss. Their outputs are [batch, classes] or [batch, numbers].
-
-    Returns:
-      One record for each term. None if there are none, or one is of another kind: known are
-      (sparse) categorical cross entropy, binary cross entropy and mean squared error.
-    """
-    found = [_curvature_loss(term) for term in terms]
-    known = tuple(each for each in found if each is not None)
-    return known if known and len(known) == len(found) else None
-
-
-def _curvature_loss(term: LossTerm) -> CurvatureLoss | None:
-    kind = _KINDS.get(type(term.loss).__name__)
-    if kind is None or term.output.shape.rank != 2 or getattr(term.loss, "label_smoothing", 0):
-        return None
-    logits = _logits(kind, term)
-    if logits is None:
-        return None
-    # Keras averages over the last axis where the distribution sums.
-    numbers = 1 if kind == "categorical" else int(logits.shape[-1])
-    weights = tf.constant(1.0) if term.weights is None else _column(term.weights)
-    return CurvatureLoss(kind, logits, weights, term.share / numbers, term.name)
-
-
-def _logits(kind: LossKind, term: LossTerm) -> Tensor | None:
-    if kind == "squared_error" or term.loss.get_config().get("from_logits"):
-        return term.output
-    output = term.output.op
-    while output.type == "Identity":
-        output = output.inputs[0].op
-    return output.inputs[0] if output.type == _ACTIVATIONS[kind] else None
-
-
-def _column(weights: Any) -> Tensor:
-    return tf.reshape(tf.cast(weights, tf.float32), [-1, 1])

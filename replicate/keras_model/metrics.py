@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from replicate._types import Tensor
 from replicate.keras_model.batches import by_output, repeated
 from replicate.keras_model.losses import aligned_labels
@@ -50,13 +52,28 @@ class CompiledMetrics:
                     measured = Measured(
                         aligned_labels(name, target, outputs[name], "metric"),
                         outputs[name],
-                        weight if uses_weights else None,
+                        self._masked(weight if uses_weights else None, outputs[name]),
                     )
                     metric_name, metric = self.maker.make(kind, measured)
                     if len(names) > 1 and not metric_name.startswith(f"{name}_"):
                         metric_name = f"{name}_{metric_name}"
                     made[_new_name(metric_name, made)] = metric
         return self._renamed(made)
+
+    def _masked(self, weights: Any, output: Tensor) -> Any:
+        """Returns weights that are 0 where the output is masked.
+
+        Metrics of Keras 3 look for the mask themselves.
+        """
+        mask = getattr(output, "_keras_mask", None)
+        if mask is None or self.maker.recipe.is_keras_3:
+            return weights
+        mask = tf.cast(mask, output.dtype)
+        if weights is None:
+            return mask
+        weights = tf.cast(weights, mask.dtype)
+        missing = mask.shape.rank - weights.shape.rank
+        return mask * tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
 
     def _of_outputs(self, metrics: Any, names: Sequence[str]) -> list[list[Any]]:
         """Returns a list of metrics for each output.

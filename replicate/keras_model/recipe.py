@@ -16,6 +16,7 @@ import tensorflow as tf
 from replicate._types import Tensor, Variable
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.keras_names import build_with_new_names
+from replicate.keras_model.kept_classes import kept_classes
 
 _PACKAGES = ("keras", "tf_keras")
 
@@ -31,6 +32,7 @@ class ModelRecipe:
       package: "keras" or "tf_keras", the Keras that the model is of.
       inputs: Names of its inputs; empty for a model whose inputs have no names.
       outputs: Names of its outputs; empty for a model whose outputs have no names.
+      input_shapes: Shapes of its inputs, [batch, ...]; empty if they are not known.
     """
 
     kind: type
@@ -39,6 +41,7 @@ class ModelRecipe:
     package: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    input_shapes: tuple[tf.TensorShape, ...]
 
     @property
     def keras(self) -> Any:
@@ -84,6 +87,7 @@ def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelReci
         package,
         tuple(_input_names(model)),
         tuple(_output_names(model, keras)),
+        tuple(tf.TensorShape(each.shape) for each in _inputs(model)),
     )
 
 
@@ -93,7 +97,7 @@ def weight_names(model: Any, recipe: ModelRecipe) -> list[str]:
     Raises:
       TypeError: The configuration does not tell how to make the model.
     """
-    with _made_anew(model), tf.Graph().as_default():
+    with _made_anew(model), kept_classes(recipe.keras), tf.Graph().as_default():
         return build_with_new_names(
             lambda: [variable_of(weight).op.name for weight in recipe.make().weights]
         )
@@ -137,5 +141,8 @@ def _input_names(model: Any) -> Sequence[str]:
     names: Sequence[str] | None = getattr(model, "input_names", None)
     if names is not None:
         return names
-    inputs: Sequence[Tensor] = getattr(model, "inputs", None) or ()
-    return [each.name for each in inputs]
+    return [each.name for each in _inputs(model)]
+
+
+def _inputs(model: Any) -> Sequence[Tensor]:
+    return getattr(model, "inputs", None) or ()

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from model_deploy.devices import DevicePlan, completed
 from model_deploy.reduction import GradientReduction
-from replicate._types import Device, Gradient, Operation, Tensor, Variable
+from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
 from replicate.protocols import PART_OF_LOSS, SHARED
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
@@ -135,6 +135,8 @@ class TowerBuild:
         """For each tower, the gradients of its calls of `apply_gradients`, in order."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
+        self.batches: list[tuple[Nest, Nest]] = []
+        """Features and labels of each tower."""
         self.is_outside = False
         """True inside of `outside_towers`."""
         self.sums_loss = False
@@ -191,6 +193,15 @@ class TowerBuild:
         """True if a tower's loss is a mean over its shard, as far as is known now."""
         known = self.settings.averages_loss
         return not self.sums_loss if known is None else known
+
+    @property
+    def regularizes(self) -> bool:
+        """True if the current tower adds the regularization losses to its loss.
+
+        Each tower does if losses are averaged, the first one if they are summed.
+        """
+        is_first = self.tower is None or self.tower.is_first
+        return is_first or self.averages_loss or self.settings.one_batch_each
 
     @property
     def gradient_share(self) -> GradientShare:

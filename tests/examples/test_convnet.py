@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import signal
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_a_run_continues_until_it_is_complete(run_program, tmp_path, own_log):
     other = run_program("convnet", *again, "--optimizer=adam")
     assert (other.code, other.out) == (2, "")
     assert "holds checkpoints of momentum" in other.err
+
+
+def test_ctrl_c_saves_and_the_next_run_resumes(start_python, run_program, tmp_path):
+    program = (
+        "import runpy\nrunpy.run_module('examples.convnet', run_name='__main__', alter_sys=True)"
+    )
+    settings = (f"--model_dir={tmp_path}", *SHORT, FIRST_ORDER)
+    child = start_python(program, *settings, "--train_steps=1000000")
+    while "compiling the first step" not in child.stderr.readline():
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130
+    (step,) = re.findall(r"^saved +.*/model\.ckpt-(\d+)$", out, re.MULTILINE)
+    second = run_program("convnet", *settings, f"--train_steps={int(step) + 1}")
+    assert second.code == 0, second.err
+    assert f"{tmp_path}/model.ckpt-{step}: continuing at step {step}" in second.out
 
 
 def evaluated_steps(text):

@@ -66,9 +66,22 @@ def plain(tmp_path_factory):
     return estimator
 
 
-def test_training_goes_on_over_a_restart_on_any_number_of_towers(tmp_path, plain):
+class FailAfterFiveSteps(v1.train.SessionRunHook):
+    """The newest checkpoint is that of step 3, and the batch of step 6 is on the devices."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def after_run(self, run_context, run_values):
+        self.steps += 1
+        if self.steps == 5:
+            raise InterruptedError
+
+
+def test_training_goes_on_after_a_failure_on_any_number_of_towers(tmp_path, plain):
     folder = tmp_path / "two"
-    estimator_in(folder, continue_input=True).train(input_fn(ahead=True), max_steps=4)
+    with pytest.raises(InterruptedError):
+        estimator_in(folder).train(input_fn(ahead=True), hooks=[FailAfterFiveSteps()])
     shutil.copytree(folder, tmp_path / "one")
     two, one = estimator_in(folder), estimator_in(tmp_path / "one", towers=1)
     assert_same(two.train(input_fn(ahead=True)), plain)

@@ -43,6 +43,7 @@ def record(losses, layers, variables, reduction="sum_over_batch_size"):
         variables=tuple(variables),
         loss_reduction=reduction,
         head="SomeHead",
+        known_losses="some losses",
     )
 
 
@@ -222,7 +223,10 @@ def test_wrong_settings_are_told_at_once(arguments, message, graph):
 
 
 def test_unknown_losses_are_refused_with_the_way_to_register_them(graph):
-    with pytest.raises(ValueError, match=r"loss of SomeHead .*layers\.auto_register_layers\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"loss of SomeHead .*known for some losses\. .*layers\.auto_register_layers\(\)",
+    ):
         kfac.for_canned(0.1, 0.1).register(record(None, [], []))
     with pytest.raises(ValueError, match="no model is registered in this graph"):
         kfac.for_canned(0.1, 0.1)()

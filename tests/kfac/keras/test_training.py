@@ -47,6 +47,27 @@ def test_state_that_a_file_lacks_gives_a_warning(both, tmp_path):
         compiled(both).optimizer.load_own_variables(state)
 
 
+def test_fit_that_fails_goes_on_from_its_backup_bit_for_bit(both, tmp_path):
+    x, y = both.examples(32)
+
+    class Fail(both.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1 and self.model.optimizer.iterations > 4:
+                raise InterruptedError
+
+    def fit(*callbacks):
+        model = compiled(both)
+        options = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0}
+        return model, model.fit(x, y, callbacks=[*callbacks], **options).epoch
+
+    backup = both.keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
+    with pytest.raises(InterruptedError):
+        fit(backup, Fail())
+    (resumed, epochs), (whole, _) = fit(backup), fit()
+    assert epochs == [1, 2]
+    assert_equal_weights(resumed, whole)
+
+
 def test_numbers_change_between_steps(either):
     """A step is in proportion to the rate, is bounded by the constraint, and decays weights."""
     x, y = either.examples(16)

@@ -262,6 +262,94 @@ def test_compiled_kfac_trains_on_towers_as_for_canned_does_on_one(keras, tmp_pat
     assert np.abs(got[0] - NUMBERS[:9].reshape(6, 3)).max() > 0.01
 
 
+def test_kfac_trains_by_the_name_of_a_loss_as_by_its_object(keras3, tmp_path):
+    got = []
+    for loss in ("sparse_categorical_crossentropy", keras3.losses.SparseCategoricalCrossentropy()):
+        model = keras3.Sequential([keras3.Input([6]), keras3.layers.Dense(3, "softmax", name="a")])
+        model.set_weights([NUMBERS[:9].reshape(6, 3), np.zeros(3)])
+        model.compile(loss=loss)
+        optimizer = kfac.for_canned(0.1, 0.1, cov_update_every=1, invert_every=1)
+        estimator = converted(model, tmp_path / str(len(got)), optimizer=optimizer)
+        estimator.train(input_fn())
+        got.append(estimator.get_variable_value("a/kernel"))
+    np.testing.assert_allclose(got[0], got[1], atol=1e-6)
+    assert np.abs(got[0] - NUMBERS[:9].reshape(6, 3)).max() > 1e-4
+    model.compile(loss="mae")
+    unknown = converted(model, tmp_path / "unknown", optimizer=optimizer)
+    with pytest.raises(ValueError, match=r"the loss of the Keras model, 'mae', for K-FAC: it is"):
+        unknown.train(input_fn())
+
+
+def test_optimizer_of_tensorflow_1_and_features_of_a_flat_shape(keras2, tmp_path):
+    model = keras2.Sequential(
+        [keras2.layers.Flatten(input_shape=(2, 3)), keras2.layers.Dense(2, name="out")]
+    )
+    model.compile(v1.train.GradientDescentOptimizer(0.1), loss="mse", loss_weights=[2.0])
+    (kernel, _) = start = model.get_weights()
+    estimator = converted(model, tmp_path, devices=TWO_TOWERS)
+    estimator.train(input_fn(X, NUMBERS, batch=ROWS))
+    expected = kernel - 0.1 * 2.0 * X.T @ (X @ kernel - NUMBERS) / ROWS
+    np.testing.assert_allclose(estimator.get_variable_value("out/kernel"), expected, atol=1e-5)
+    receiver = replicate.export.build_raw_serving_input_receiver_fn(
+        {"flatten_input": tf.TensorSpec([None, 6], tf.float32)}
+    )
+    estimator.export_saved_model(str(tmp_path / "export"), receiver)
+    np.testing.assert_array_equal(model.get_weights()[0], start[0])
+    assert model.predict(X.reshape(ROWS, 2, 3), verbose=0).shape == (ROWS, 2)
+
+
+LENGTHS = [5, 5, 4, 2, 1, 2, 1, 1]
+
+
+def sequence_model(keras, loss, **compiled):
+    """Returns a model whose second half of the batch has fewer steps than the first."""
+    regularizer = keras.regularizers.L2(0.1)
+    output = keras.layers.Dense(1, name="out", kernel_regularizer=regularizer)
+    layers = [keras.Input([5, 3]), keras.layers.Masking(), keras.layers.Dense(4, "tanh"), output]
+    model = keras.Sequential(layers)
+    random = np.random.RandomState(2)
+    model.set_weights([random.randn(*w.shape).astype("f4") for w in model.get_weights()])
+    model.compile(keras.optimizers.SGD(0.1), loss, metrics=["mae"], **compiled)
+    return model
+
+
+@pytest.mark.parametrize("reduction", ["name", "sum"])
+def test_masked_steps_count_on_towers_as_in_fit(keras, tmp_path, reduction):
+    random = np.random.RandomState(3)
+    steps = random.randn(8, 5, 3).astype("f4")
+    for row, length in enumerate(LENGTHS):
+        steps[row, length:] = 0.0
+    targets = random.randn(8, 5, 1).astype("f4")
+    loss = "mse" if reduction == "name" else keras.losses.MeanSquaredError(reduction=reduction)
+    model = sequence_model(keras, loss)
+    estimators = [
+        converted(sequence_model(keras, loss), tmp_path / str(len(towers)), devices=towers)
+        for towers in (TWO_TOWERS[:1], TWO_TOWERS)
+    ]
+    expected = model.evaluate(steps, targets, verbose=0, return_dict=True)
+    model.fit(steps, targets, batch_size=8, verbose=0)
+    for estimator in estimators:
+        got = estimator.evaluate(input_fn(steps, targets, batch=8))
+        assert got == pytest.approx({**expected, "global_step": 0}, rel=1e-5)
+        estimator.train(input_fn(steps, targets, batch=8))
+        kernel = estimator.get_variable_value("out/kernel")
+        np.testing.assert_allclose(kernel, model.layers[-1].get_weights()[0], atol=1e-5)
+
+
+@keras2_in_broad
+def test_sum_beside_a_mean_is_not_divided_by_the_towers(keras, tmp_path):
+    inputs = keras.Input([6])
+    outputs = [keras.layers.Dense(2, name=name)(inputs) for name in ("a", "b")]
+    model = keras.Model(inputs, outputs)
+    losses = {"a": keras.losses.MeanSquaredError(reduction="sum"), "b": "mse"}
+    model.compile(keras.optimizers.SGD(0.01), losses)
+    estimator = converted(model, tmp_path, devices=TWO_TOWERS)
+    rows, labels = X[:7], {"a": NUMBERS[:7], "b": NUMBERS[:7]}
+    expected = model.evaluate(rows, list(labels.values()), verbose=0, return_dict=True)["loss"]
+    got = estimator.evaluate(input_fn(rows, labels, batch=7))["loss"]
+    assert got == pytest.approx(expected, rel=1e-5)
+
+
 def test_saved_model_by_its_path(keras3, tmp_path):
     model = classifier(keras3)
     model.save(tmp_path / "model.keras")
