@@ -214,22 +214,41 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
 def graph_digest(graph_def: Any) -> bytes:
     """Returns a digest that equal graphs of one process share.
 
-    TensorFlow numbers the functions of tf.data, and Python functions, over all graphs of a process.
-    These numbers do not count. If one of them gets more digits, the digest can change, too.
+    TensorFlow numbers the functions of tf.data, and Python functions, over all graphs of a process,
+    and lists functions in the order of a hash table. Neither counts: the digest of a function's
+    body takes the place of its name. If a number gets more digits, the digest can change, too.
     """
-    content: bytes = graph_def.SerializeToString(deterministic=True)
-    names = sorted(
-        (function.signature.name.encode() for function in graph_def.library.function),
-        key=len,
-        reverse=True,  # A longer name may begin with a shorter one.
-    )
+    library = graph_def.library
+    functions = {function.signature.name.encode(): function for function in library.function}
+    names = sorted(functions, key=len, reverse=True)  # A longer name may begin with a shorter one.
     numbered = re.compile(b"|".join([*map(re.escape, names), _PYTHON_FUNCTION]))
-    return hashlib.sha256(numbered.sub(_without_number, content)).digest()
+    known: dict[bytes, bytes] = {}
+
+    def unnumbered(name: re.Match[bytes]) -> bytes:
+        return body_digest(name[0]) if name[0] in functions else _without_number(name[0])
+
+    def content_of(message: Any) -> bytes:
+        return numbered.sub(unnumbered, message.SerializeToString(deterministic=True))
+
+    def body_digest(name: bytes) -> bytes:
+        if name not in known:
+            known[name] = _without_number(name)  # Inside of its own body.
+            known[name] = hashlib.sha256(content_of(functions[name])).digest()
+        return known[name]
+
+    digest = hashlib.sha256(content_of(graph_def.versions))
+    for content in (
+        *map(content_of, graph_def.node),
+        *sorted(map(body_digest, functions)),
+        *sorted(map(content_of, library.gradient)),
+    ):
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.digest()
 
 
-def _without_number(name: re.Match[bytes]) -> bytes:
+def _without_number(name: bytes) -> bytes:
     """Returns the name of a function without the number at its end."""
-    return name[0].rstrip(b"0123456789")
+    return name.rstrip(b"0123456789")
 
 
 def _version(path: str) -> tuple[int, int] | None:

@@ -209,17 +209,27 @@ def test_graph_pbtxt_of_others_is_replaced(tmp_path, by_others):
     assert path.read_bytes() == text
 
 
-def test_digest_sees_what_a_function_computes_and_not_its_number():
-    def digest(factor):
+def test_digest_sees_what_a_function_computes_and_not_its_number_or_place():
+    def graph_def(*factors):
         with tf.Graph().as_default() as graph:
-            numbers = tf.data.Dataset.range(3).map(lambda row: row * factor)
+            numbers = tf.data.Dataset.range(3)
+            for factor in factors:
+                numbers = numbers.map(lambda row, factor=factor: row * factor)
             numbers.map(lambda row: tf.numpy_function(lambda x: x, [row], tf.int64))
-            return graph_digest(graph.as_graph_def())
+            return graph.as_graph_def()
 
-    # A digest changes if a number gets another digit, or TensorFlow lists two functions the other
-    # way round, as it does half the time.
-    assert any(digest(2) == digest(2) for _ in range(30))
-    assert digest(2) != digest(3)
+    def digest(*factors):
+        return graph_digest(graph_def(*factors))
+
+    given, backwards = graph_def(2, 3), v1.GraphDef()
+    backwards.CopyFrom(given)
+    del backwards.library.function[:]
+    backwards.library.function.extend(reversed(given.library.function))
+    assert len(given.library.function) == 3
+    assert graph_digest(backwards) == graph_digest(given)
+    # A digest changes if a number gets another digit.
+    assert any(digest(2, 3) == digest(2, 3) for _ in range(3))
+    assert len({digest(2, 3), digest(3, 2), digest(2, 2), digest(2)}) == 4
 
 
 def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
