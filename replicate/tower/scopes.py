@@ -39,13 +39,12 @@ Keys = v1.GraphKeys
 class TowerCollections:
     """Hides the towers of one replicated call from each other in the graph's collections."""
 
-    def __init__(self, regularizes: Callable[[int], bool], summaries: Summaries = "first"):
+    def __init__(self, regularizes: Callable[[], bool], summaries: Summaries = "first"):
         """Remembers the entries of the collections before the first tower.
 
         Args:
-          regularizes: Returns True for the number of a tower that adds the regularization losses to
-            its loss: each one if losses are averaged, the first one if they are summed. The others
-            see zeros.
+          regularizes: Returns True if the current tower adds the regularization losses to its loss.
+            If it does not, it sees zeros.
           summaries: Towers whose summaries are kept.
         """
         self._summaries = summaries
@@ -59,7 +58,7 @@ class TowerCollections:
     @contextlib.contextmanager
     def tower(self, index: int) -> Iterator[None]:
         """Shows the collections to tower `index` as if it were the only one."""
-        hidden = [] if self._regularizes(index) else [Keys.REGULARIZATION_LOSSES]
+        hidden = [] if self._regularizes() else [Keys.REGULARIZATION_LOSSES]
         held = {key: v1.get_collection(key) for key in hidden}
         for key in self._separate:
             v1.get_collection_ref(key)[:] = self._ambient[key]
@@ -102,16 +101,12 @@ class TowerScopes:
 
     def __init__(self, settings: TowerSettings):
         self._settings = settings
-        self.collections = TowerCollections(self._regularizes, settings.summaries)
+        self.collections = TowerCollections(lambda: self.build.regularizes, settings.summaries)
         self.variables = SharedVariables()
         self._placer = VariablePlacer(settings.plan.parameters)
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
         self.build = TowerBuild(settings, current_task(), self.outside, self.collections.of_tower)
-
-    def _regularizes(self, index: int) -> bool:
-        """Returns True if a tower adds the regularization losses to its loss."""
-        return index == 0 or self.build.averages_loss or self._settings.one_batch_each
 
     @contextlib.contextmanager
     def tower(
