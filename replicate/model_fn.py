@@ -21,6 +21,7 @@ from model_deploy.reduction import GradientReduction
 from model_deploy.tracebacks import shows_user_frames
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor
 from replicate.batch.ahead import batch_and_ahead
+from replicate.batch.nests import flatten
 from replicate.batch.one_each import is_group, shards_of_group
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.batch.staging import staged_shards
@@ -78,8 +79,9 @@ def replicate_model_fn(
         it names, as from `Estimator`; params and config are copies.
       loss_reduction: Reduction of the examples' losses in `model_fn`, a value of
         `tf.compat.v1.losses.Reduction`. With SUM the towers' losses are summed; with any mean they
-        are averaged. None: summed if the last function of `tf.compat.v1.losses` that `model_fn`
-        called before it applied gradients had the reduction SUM, averaged otherwise.
+        are averaged. None: summed if the graph of the loss tells that it is a sum over the rows.
+        If that tells nothing, summed if the last function of `tf.compat.v1.losses` or head that
+        `model_fn` called before it applied gradients had the reduction SUM, averaged otherwise.
       devices: A device name for each tower. None: the towers of `python -m replicate.compat`, or
         else all local GPUs or, if there are none, all CPUs.
       variables: "local" places all variables on the CPU (on the GPU if there is one tower);
@@ -271,17 +273,26 @@ def build_towers(
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
         different optimizer calls or variables.
     """
-    towers = []
+    towers: list[Spec] = []
     scopes.build.batches = [(shard.features, shard.labels) for shard in shards]
+    whole = _in_all(shards)
     for index, shard in enumerate(shards):
         with (
             statistics.tower(scopes, index, shard)
             if statistics
             else scopes.tower(index, shard.weight)
         ):
+            scopes.build.verdicts.begin_tower((shard.features, shard.labels), whole)
             towers.append(_build_tower(model_fn, shard, scopes))
     _check_optimizer_calls(towers, scopes.build)
     return towers
+
+
+def _in_all(shards: Sequence[Shard]) -> list[Tensor]:
+    """Returns the Tensors that all of several towers get whole."""
+    leaves = [flatten((each.features, each.labels), expand_composites=True) for each in shards]
+    others = {id(leaf) for leaf in leaves[-1]} if len(shards) > 1 else set()
+    return [leaf for leaf in leaves[0] if id(leaf) in others]
 
 
 def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:

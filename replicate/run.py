@@ -53,7 +53,7 @@ def _refuse(trouble: str) -> NoReturn:
 
 
 def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:
-    """Shows an error as Python does without the lines of this file, and one line of an interrupt."""
+    """Shows an error without the lines of this file, and an interrupt as one line."""
     if issubclass(kind, KeyboardInterrupt):
         print("replicate.run: interrupted (KeyboardInterrupt)", file=sys.stderr)
         return

@@ -2,7 +2,8 @@
 
 TensorFlow calls them update operations. Most layers list them in UPDATE_OPS. Keras layers keep them
 in the layer, and layers with `updates_collections=None` let their outputs wait for them. An
-assignment in no collection is a fold if its value is computed from the batch. Used by `statistics`.
+assignment in no collection is a fold if its value is computed from the batch, or if the tower's
+loss or gradients wait for it: such as a counter of steps. Used by `statistics`.
 """
 
 import functools
@@ -70,13 +71,14 @@ class FoldSearch:
             UPDATE_OPS or the tower's ends wait for them.
         """
         reached = _ancestors(listed, self._within)
-        found, done = [], list(listed)
+        found: list[Operation] = []
+        done = list(listed)
         for operation in self._operations:
             targets = self._assignments.assigned_by(operation)
             is_unlisted = any(target in unlisted for target in targets)
             if not is_unlisted and not any(target in asked_for for target in targets):
                 continue
-            if operation in reached or not self._depends_on_batch(operation):
+            if operation in reached:
                 continue
             after = self._done_after(operation, is_unlisted)
             if after:
@@ -91,7 +93,8 @@ class FoldSearch:
         is_awaited = operation in self._awaited
         if self._assignments.is_in_branch(operation):
             return self._ends if is_awaited else []
-        return [operation] if is_awaited or is_unlisted else []
+        is_fold = is_awaited or (is_unlisted and self._depends_on_batch(operation))
+        return [operation] if is_fold else []
 
     def _depends_on_batch(self, operation: Operation) -> bool:
         values = _sources(operation)[1:]

@@ -5,9 +5,10 @@ other towers do. Each tower after the first therefore folds into its own copy of
 Once a step the copies and the shared variables are merged. A skipped step restores the previous
 values.
 
-The folds are the operations in UPDATE_OPS, and assignments in no collection of values computed from
-the batch: those of Keras layers, and those that the loss or the gradients wait for, such as those
-of layers with `updates_collections=None`.
+The folds are the operations in UPDATE_OPS, and assignments in no collection: those of Keras layers,
+of values computed from the batch, and those that the loss or the gradients wait for, such as those
+of layers with `updates_collections=None`, of counters and of averages of weights. Where all towers
+assign the same, each does so to its own copy, and the variable changes once a step.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ def _attribute(optimizer: v1.train.Optimizer, name: str) -> Any:
 
     def compute_gradients(loss: Any, *args: Any, **kwargs: Any) -> Any:
         build.add_loss(loss)
-        return found(loss, *args, **kwargs)
+        return found(build.counted_loss(loss), *args, **kwargs)
 
     return compute_gradients
 

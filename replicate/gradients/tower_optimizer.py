@@ -187,6 +187,8 @@ class TowerOptimizer(v1.train.Optimizer):
             description = _in_tower(f"loss {loss.op.name}", build.tower if build else None)
             part = build.part_of_loss(loss) if build else loss
             self._losses.append(watched(part, description, is_loss=True))
+        if build is not None and not build.is_outside:
+            loss = build.counted_loss(loss)
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
             kwargs["grad_loss"] = self._scaling.grad_loss(loss, kwargs.get("grad_loss"))
@@ -227,6 +229,8 @@ class TowerOptimizer(v1.train.Optimizer):
         build = current_build()
         # Outside of the tower, an optimizer around this one has gathered the gradients.
         tower = build.tower if build and not build.is_outside else None
+        if build and tower:
+            build.verdicts.applied()
         share = build.gradient_share if build and tower else UNWEIGHTED
         reduction: GradientReduction = build.settings.reduction if build else "last"
         gradients = self._tower_gradients(build, tower, share, grads_and_vars)

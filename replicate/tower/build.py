@@ -19,6 +19,7 @@ from model_deploy.reduction import GradientReduction
 from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
 from replicate.protocols import PART_OF_LOSS, SHARED
+from replicate.tower.loss_verdicts import LossVerdicts
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
 v1 = tf.compat.v1
@@ -42,7 +43,7 @@ class TowerSettings:
       plan: Devices of towers and variables.
       averages_loss: True if a tower's loss is a mean over its shard, which is weighted by its share
         of the batch. False if losses are summed. None if that depends on the losses that a
-        `model_fn` makes, see `loss_reductions`.
+        `model_fn` makes, see `loss_verdicts`.
       summaries: Towers whose summaries are kept.
       xla: True to compile the towers with XLA.
       reduction: Way by which the towers' gradients are summed.
@@ -139,8 +140,8 @@ class TowerBuild:
         """Features and labels of each tower."""
         self.is_outside = False
         """True inside of `outside_towers`."""
-        self.sums_loss = False
-        """True if the last loss that a tower made sums the losses of its examples."""
+        self.verdicts = LossVerdicts(settings.averages_loss, len(settings.plan.towers))
+        """Verdicts on losses whose reduction the settings leave open."""
         self._losses: list[Tensor] = []
         """The losses of the current tower."""
         self._shared: list[Any] = []
@@ -179,10 +180,15 @@ class TowerBuild:
     def add_loss(self, loss: Tensor) -> None:
         """Notes a loss of the current tower, before it is weighted."""
         self._losses.append(loss)
+        self.verdicts.computed(loss)
+
+    def counted_loss(self, loss: Tensor) -> Tensor:
+        """Returns a loss of the current tower without what the first tower counts for all."""
+        return loss if self.regularizes else self.verdicts.without_constants(loss)
 
     def part_of_loss(self, loss: Tensor) -> Tensor:
         """Returns the current tower's part of the whole batch's loss."""
-        return self.share(loss, "averaged_loss")
+        return self.share(self.counted_loss(loss), "averaged_loss")
 
     def share(self, value: Tensor, name: str) -> Tensor:
         """Returns a loss or gradient of the current tower, weighted by its share of the batch."""
@@ -192,13 +198,13 @@ class TowerBuild:
     def averages_loss(self) -> bool:
         """True if a tower's loss is a mean over its shard, as far as is known now."""
         known = self.settings.averages_loss
-        return not self.sums_loss if known is None else known
+        return not self.verdicts.sums_loss if known is None else known
 
     @property
     def regularizes(self) -> bool:
-        """True if the current tower adds the regularization losses to its loss.
+        """True if the current tower's loss has the terms that do not depend on the batch.
 
-        Each tower does if losses are averaged, the first one if they are summed.
+        If losses are averaged, each tower has them; if they are summed, the first one.
         """
         is_first = self.tower is None or self.tower.is_first
         return is_first or self.averages_loss or self.settings.one_batch_each

@@ -1,13 +1,14 @@
-"""Reductions of the losses that a model_fn makes, read from its calls of `tf.compat.v1.losses`.
+"""Losses that a model_fn makes or differentiates, as functions of TensorFlow note them.
 
-TensorFlow 1 sums the gradients of a strategy's devices if the last of these calls had the reduction
-SUM, and averages them otherwise. `recorded_reductions` notes that call in each tower whose settings
-leave the reduction open.
+While `recorded_reductions` is entered, the functions of `tf.compat.v1.losses` tell the reduction of
+what they return, and `tf.gradients` tells what it differentiates, in each tower whose settings
+leave the reduction open. `loss_verdicts` judges them.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,7 +43,7 @@ def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
         if build is not None and build.tower is not None and build.settings.averages_loss is None:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            build.sums_loss = given.arguments["reduction"] == v1.losses.Reduction.SUM
+            build.verdicts.tell(loss, given.arguments["reduction"] == v1.losses.Reduction.SUM)
         return loss
 
     return recording
@@ -53,7 +54,37 @@ def _replacements() -> tuple[Any, Mapping[str, Any]]:
     return losses, {name: _recording(getattr(losses, name)) for name in _FUNCTIONS}
 
 
-_patch = SharedPatch(_replacements)
+def _differentiating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `tf.gradients`, which also notes the loss that a tower differentiates."""
 
-recorded_reductions = _patch.entered
-"""Context in which towers note the reductions of their losses."""
+    @functools.wraps(function)
+    def gradients(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
+        build = current_build()
+        losses = list(ys) if isinstance(ys, list | tuple) else [ys]
+        if build is not None and build.tower is not None and _is_loss(losses):
+            build.verdicts.differentiated(losses[0])
+            ys = build.counted_loss(losses[0])
+        return function(ys, xs, *args, **kwargs)
+
+    return gradients
+
+
+def _is_loss(losses: Sequence[Any]) -> bool:
+    is_one = len(losses) == 1 and isinstance(losses[0], tf.Tensor)
+    return is_one and losses[0].shape.rank == 0 and losses[0].dtype.is_floating
+
+
+_patches = [
+    SharedPatch(_replacements),
+    SharedPatch(lambda: (v1, {"gradients": _differentiating(v1.gradients)})),
+    SharedPatch(lambda: (tf, {"gradients": _differentiating(tf.gradients)})),
+]
+
+
+@contextlib.contextmanager
+def recorded_reductions() -> Iterator[None]:
+    """Notes losses in towers while inside the context."""
+    with contextlib.ExitStack() as stack:
+        for patch in _patches:
+            stack.enter_context(patch.entered())
+        yield

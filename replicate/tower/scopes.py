@@ -44,7 +44,7 @@ class TowerCollections:
 
         Args:
           regularizes: Returns True if the current tower adds the regularization losses to its loss.
-            The others see zeros.
+            If it does not, it sees zeros.
           summaries: Towers whose summaries are kept.
         """
         self._summaries = summaries

@@ -64,7 +64,7 @@ class CrossShardOptimizer(DelegatingOptimizer):
         if build is None or build.tower is None or build.tower.count == 1 or build.is_outside:
             return self._optimizer
         if build.settings.averages_loss is None:
-            build.sums_loss |= self._reduction == v1.losses.Reduction.SUM
+            build.verdicts.sums_loss |= self._reduction == v1.losses.Reduction.SUM
         elif build.averages_loss != (self._reduction == v1.losses.Reduction.MEAN):
             loss = "averaged" if build.averages_loss else "summed"
             raise ValueError(

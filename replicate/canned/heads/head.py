@@ -13,7 +13,12 @@ import tensorflow as tf
 from replicate._types import Nest, Operation, Tensor, Variable
 from replicate.canned.heads.curvature import CurvatureLoss
 from replicate.canned.heads.metric_objects import scope_name
-from replicate.canned.heads.reductions import Reduction, old_reduction, total_regularization
+from replicate.canned.heads.reductions import (
+    Reduction,
+    old_reduction,
+    told,
+    total_regularization,
+)
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
@@ -179,6 +184,7 @@ class Head(abc.ABC):
                 exports = self.export_outputs(predictions)
                 return EstimatorSpec(mode, predictions, export_outputs=exports)
             loss = self.loss(labels, logits, features, mode, regularization_losses)
+            loss = told(loss, self.loss_reduction)
             if mode != ModeKeys.TRAIN:
                 metrics = self.update_metrics(
                     self.metrics(regularization_losses=regularization_losses),

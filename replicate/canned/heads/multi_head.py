@@ -13,7 +13,7 @@ from replicate.canned.heads.head import REGULARIZATION_LOSS_KEY, Head, keyed
 from replicate.canned.heads.labels import checked_logits
 from replicate.canned.heads.measures import batch_mean
 from replicate.canned.heads.metric_objects import Metric, scope_name
-from replicate.canned.heads.reductions import old_reduction, total_regularization
+from replicate.canned.heads.reductions import old_reduction, told, total_regularization
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
@@ -190,7 +190,7 @@ class MultiHead(Head):
                 exports = self._merged_exports(specs, predictions)
                 return EstimatorSpec(mode, predictions, export_outputs=exports)
             losses = {name: spec.loss for name, spec in specs.items()}
-            loss = self._merged_loss(losses, regularization_losses)
+            loss = told(self._merged_loss(losses, regularization_losses), self.loss_reduction)
             if mode == ModeKeys.EVAL:
                 metrics = self._loss_metrics(regularization_losses)
                 self._update_loss_metrics(metrics, losses, regularization_losses)

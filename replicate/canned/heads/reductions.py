@@ -62,14 +62,14 @@ def reduced_loss(losses: Tensor, weights: Tensor, loss_reduction: str) -> Tensor
     weights = tf.broadcast_to(weights, tf.shape(losses))
     total = tf.reduce_sum(losses * weights)
     if reduction == Reduction.SUM:
-        return total
+        return told(total, reduction)
     if reduction == Reduction.SUM_OVER_BATCH_SIZE:
         count = tf.cast(tf.size(losses), tf.float32)
     elif reduction == Reduction.MEAN:
         count = tf.reduce_sum(weights)
     else:
         count = tf.reduce_sum(tf.cast(tf.not_equal(weights, 0), tf.float32))
-    return tf.math.divide_no_nan(total, count)
+    return told(tf.math.divide_no_nan(total, count), reduction)
 
 
 def total_regularization(regularization_losses: Sequence[Tensor]) -> Tensor:
@@ -80,9 +80,15 @@ def total_regularization(regularization_losses: Sequence[Tensor]) -> Tensor:
     """
     total = tf.add_n(list(regularization_losses))
     build = current_build()
-    if build is None or build.tower is None or build.settings.averages_loss or build.tower.is_first:
-        return total
-    return tf.zeros_like(total)
+    return total if build is None or build.regularizes else tf.zeros_like(total)
+
+
+def told(loss: Tensor, loss_reduction: str) -> Tensor:
+    """Returns a loss, after telling the towers how it reduces the losses of the examples."""
+    build = current_build()
+    if build is not None and build.tower is not None:
+        build.verdicts.tell(loss, old_reduction(loss_reduction) == Reduction.SUM)
+    return loss
 
 
 def check_loss_fn(loss_fn: Callable[..., Tensor], where: str) -> None:

@@ -277,6 +277,68 @@ def test_copies_start_from_the_restored_value_and_are_not_saved(tmp_path):
     np.testing.assert_equal(results[1], results[2])
 
 
+def counter(kind):
+    if kind == "get_variable":
+        return v1.get_variable("count", initializer=0.0, trainable=False)
+    if kind == "Variable":
+        return tf.Variable(0.0, trainable=False, name="count")
+    return v1.Variable(0.0, trainable=False, name="count", use_resource=False)
+
+
+def annealed(count, weights):
+    return 0.1 * v1.assign_add(count, 1.0)
+
+
+def counted(count, weights):
+    with v1.control_dependencies([v1.assign_add(count, 1.0)]):
+        return tf.constant(1.0)
+
+
+def mean_teacher(count, weights):
+    with v1.control_dependencies([v1.assign(count, 0.9 * count + 0.1 * tf.reduce_sum(weights))]):
+        return tf.identity(count)
+
+
+def spectral_norm(count, weights):
+    u = v1.get_variable("u", [2], initializer=tf.ones_initializer(), trainable=False)
+    matrix = tf.reshape(weights, [2, 2])
+    with v1.control_dependencies(
+        [v1.assign(u, tf.linalg.l2_normalize(tf.linalg.matvec(matrix, u)))]
+    ):
+        return 1.0 / tf.norm(tf.linalg.matvec(matrix, u))
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+@pytest.mark.parametrize("kind", ["get_variable", "Variable", "reference"])
+@pytest.mark.parametrize("factor", [annealed, counted, mean_teacher, spectral_norm])
+def test_assignments_that_losses_wait_for_run_once_a_step(factor, kind, wraps):
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("weights", initializer=tf.constant([1.0, 2.0, 3.0, 5.0]))
+        loss = tf.reduce_mean((features @ weights[:, None]) ** 2) * factor(counter(kind), weights)
+        optimizer = v1.train.GradientDescentOptimizer(0.01)
+        optimizer = optimizer if wraps else TowerOptimizer(optimizer)
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+    batch = np.random.default_rng(0).normal(size=[8, 4]).astype("f4")
+
+    def trained(towers):
+        devices = ["/cpu:0"] * towers
+        with tf.Graph().as_default(), v1.Session() as session:
+            model = replicate_model_fn(model_fn, devices=devices, wrap_optimizers=wraps)
+            spec = model(tf.constant(batch), None, "train")
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            for _ in range(3):
+                session.run(spec.train_op)
+            return session.run({v.op.name: v for v in v1.global_variables()})
+
+    one = trained(1)
+    for towers in (2, 4):
+        many = trained(towers)
+        assert many.keys() == one.keys()
+        for name, value in one.items():
+            np.testing.assert_allclose(many[name], value, rtol=1e-5, err_msg=name)
+
+
 def test_assignments_that_are_not_updates_are_left_alone(graph):
     def model_fn(features, labels, mode):
         total = v1.get_variable("total", initializer=5.0, trainable=False)

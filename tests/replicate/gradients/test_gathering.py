@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.compat.private_names import regression_head
 from replicate.compat.tf1_view import tensorflow1
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops.checks import user_errors
@@ -230,8 +231,110 @@ def test_the_reduction_of_the_models_losses_is_found(reduction):
     assert_same(trained(train, TWO), trained(train, ["/cpu:0"]), 2e-6)
 
 
+def with_loss(loss_of):
+    def train(features, labels):
+        loss = loss_of(network(features), labels, features)
+        return loss, v1.train.GradientDescentOptimizer(0.002).minimize(loss)
+
+    return train
+
+
+def with_gradients(loss_of, module):
+    def train(features, labels):
+        loss = loss_of(network(features), labels, features)
+        variables = v1.trainable_variables()
+        pairs = zip(module.gradients(loss, variables), variables, strict=True)
+        return loss, v1.train.GradientDescentOptimizer(0.002).apply_gradients(pairs)
+
+    return train
+
+
+def sum_of_squares(outputs, labels, features):
+    return tf.reduce_sum(tf.square(outputs - labels))
+
+
+def penalized(outputs, labels, features):
+    penalty = tf.add_n([tf.nn.l2_loss(variable) for variable in v1.trainable_variables()])
+    return 0.5 * (sum_of_squares(outputs, labels, features) + 0.1 * penalty)
+
+
+def logits_of(outputs):
+    return tf.stack([outputs, -outputs, 0.5 * outputs], axis=1)
+
+
+LOSSES = {
+    "l2_loss": lambda outputs, labels, x: tf.nn.l2_loss(outputs - labels),
+    "sum of a mean": lambda outputs, labels, x: tf.reduce_sum(
+        tf.reduce_mean(tf.expand_dims(outputs - labels, 1) ** 2, axis=1)
+    ),
+    "cross entropy": lambda outputs, labels, x: tf.reduce_sum(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=tf.cast(labels > 0, tf.int32), logits=logits_of(outputs)
+        )
+    ),
+    "log_softmax": lambda outputs, labels, x: (
+        -tf.reduce_sum(
+            tf.one_hot(tf.cast(labels > 0, tf.int32), 3) * tf.nn.log_softmax(logits_of(outputs))
+        )
+    ),
+    "sum over a number": lambda *given: sum_of_squares(*given) / 8.0,
+    "sum over the rows": lambda outputs, labels, x: (
+        sum_of_squares(outputs, labels, x) / tf.cast(tf.shape(x)[0], tf.float32)
+    ),
+    "mean of sums": lambda outputs, labels, x: tf.reduce_mean(
+        tf.reduce_sum(tf.expand_dims(outputs - labels, 1) ** 2, axis=1)
+    ),
+    "penalized": penalized,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_graph_tells_sums_from_means(name, caplog):
+    train = with_loss(LOSSES[name])
+    one = trained(train, ["/cpu:0"], [7, 8, 5])
+    for towers in (TWO, [*TWO, *TWO]):
+        assert_same(trained(train, towers, [7, 8, 5]), one, 4e-6)
+    assert "does not tell" not in caplog.text
+
+
+@pytest.mark.parametrize("module", [tf, v1])
+def test_losses_of_tf_gradients_are_judged(module):
+    train = with_gradients(penalized, module)
+    assert_same(trained(train, TWO, [7, 8]), trained(train, ["/cpu:0"], [7, 8]), 4e-6)
+
+
+@pytest.mark.parametrize("make", [regression_head, replicate.RegressionHead])
+def test_heads_tell_their_reduction(make):
+    def train(features, labels):
+        outputs = network(features)
+        spec = make().create_estimator_spec(
+            {},
+            "train",
+            tf.expand_dims(outputs, 1),
+            tf.expand_dims(labels, 1),
+            v1.train.GradientDescentOptimizer(0.01),
+            regularization_losses=[tf.nn.l2_loss(v) for v in v1.trainable_variables()],
+        )
+        return spec.loss, spec.train_op
+
+    assert_same(trained(train, TWO, [7, 8]), trained(train, ["/cpu:0"], [7, 8]), 4e-6)
+
+
+def test_a_loss_that_the_graph_does_not_tell_is_named_once(caplog):
+    def opaque(outputs, labels, features):
+        squares = tf.square(outputs - labels)
+        return tf.while_loop(lambda total: total < 0, lambda total: [total], [tf.norm(squares)])[0]
+
+    trained(with_loss(opaque), TWO, [4])
+    [line] = [each.getMessage() for each in caplog.records if "does not tell" in each.getMessage()]
+    assert "averaged: if it is a sum, they train at 1/2 of its gradients" in line
+    caplog.clear()
+    trained(with_loss(sum_of_squares), TWO, [4], reduction=v1.losses.Reduction.MEAN)
+    assert "is a sum over the rows of a batch, but loss_reduction says" in caplog.text
+
+
 def test_nothing_is_left_behind(graph):
-    before = dict(vars(Optimizer)), dict(vars(v1.losses))
+    before = dict(vars(Optimizer)), dict(vars(v1.losses)), tf.gradients, v1.gradients
 
     def fail(features, labels, mode):
         v1.losses.mean_squared_error(labels, network(features))
@@ -242,7 +345,8 @@ def test_nothing_is_left_behind(graph):
     with pytest.raises(KeyError, match="in the model"):
         model_fn(tf.constant(ROWS), tf.constant(LABELS), "train")
     trained(adam, TWO, [4])
-    assert (dict(vars(Optimizer)), dict(vars(v1.losses))) == before
+    after = dict(vars(Optimizer)), dict(vars(v1.losses)), tf.gradients, v1.gradients
+    assert after == before
 
 
 def test_other_graphs_and_threads_are_not_gathered():
