@@ -140,7 +140,9 @@ class TowerBuild:
         """Features and labels of each tower."""
         self.is_outside = False
         """True inside of `outside_towers`."""
-        self.verdicts = LossVerdicts(settings.averages_loss, len(settings.plan.towers))
+        self.verdicts = LossVerdicts(
+            settings.averages_loss, len(settings.plan.towers), not settings.one_batch_each
+        )
         """Verdicts on losses whose reduction the settings leave open."""
         self._losses: list[Tensor] = []
         """The losses of the current tower."""

@@ -3,7 +3,8 @@
 If the settings of the towers leave the reduction open, a verdict decides if the towers' gradients
 are added up or averaged. It comes from the graph of the loss, see `batch_growth`, which heads and
 functions of `tf.losses` shorten: they tell the reduction of what they return. If the graph does not
-tell, the last function that told a reduction decides, as in TensorFlow 1.
+tell, the last function that told a reduction decides, as in TensorFlow 1. Where each device of a
+strategy gets a batch of its own, only these functions count, as for TensorFlow's strategies.
 """
 
 from collections.abc import Sequence
@@ -27,9 +28,16 @@ _gradients: Any = v1.gradients
 class LossVerdicts:
     """Verdicts on the losses of the towers of one replicated call."""
 
-    def __init__(self, averages: bool | None, towers: int):
-        """Starts with no loss. `averages` is what the settings say; None: they leave it open."""
+    def __init__(self, averages: bool | None, towers: int, reads_graph: bool = True):
+        """Starts with no loss.
+
+        Args:
+          averages: What the settings say; None if they leave it open.
+          towers: Number of towers.
+          reads_graph: False to leave all to the functions that tell a reduction.
+        """
         self._averages = averages
+        self._reads_graph = reads_graph
         self._towers = towers
         self._growth: BatchGrowth | None = None
         self._has_told = False
@@ -48,7 +56,7 @@ class LossVerdicts:
           batch: Features and labels of its shard.
           whole: Tensors among them that the other towers have, too.
         """
-        if self._towers > 1:
+        if self._towers > 1 and self._reads_graph:
             self._growth = _growth_of_batch(batch, whole)
 
     def tell(self, loss: Tensor, is_sum: bool) -> None:
