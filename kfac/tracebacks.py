@@ -6,7 +6,8 @@ TensorFlow and Keras are dropped, and those of the standard library that they ca
 cause and context of the error stay as they are. `tf.debugging.disable_traceback_filtering()`, the
 switch of TensorFlow's own filter, brings the frames back.
 
-`kfac` and `model_deploy` are used without each other. So both have this file; a test compares them.
+`model_deploy/tracebacks.py` has the same code, as neither package needs the other; a test compares
+them.
 """
 
 import functools

@@ -213,7 +213,11 @@ def test_generators_and_signatures_stay_as_they_are():
 
 
 def test_both_packages_have_the_same_filter():
-    of_kfac, of_deploy = (
-        Path(module.__file__).read_text() for module in (kfac.tracebacks, model_deploy.tracebacks)
-    )
-    assert of_kfac == of_deploy
+    codes = []
+    for module in (kfac.tracebacks, model_deploy.tracebacks):
+        text = Path(module.__file__).read_text()
+        docstring, _, code = text.partition('"""\n\nimport ')
+        assert docstring.startswith('"""Tracebacks of errors')
+        codes.append(code)
+    of_kfac, of_deploy = codes
+    assert of_kfac == of_deploy != ""
