@@ -4,7 +4,7 @@ All of `replicate` builds graphs. Entry points call these checks first, so that 
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,8 +26,14 @@ def tensorflow_variable(variable: Any) -> Any:
     return getattr(variable, "value", variable)
 
 
-def tensorflow_variables(value: Any) -> Any:
-    """Returns a list or tuple of variables as a list of `tf.Variable`, other values as they are."""
+def with_tensorflow_variables(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Returns arguments of a call; in lists and tuples, variables of Keras 3 as `tf.Variable`."""
+    return [_in_list(each) for each in args], {name: _in_list(kwargs[name]) for name in kwargs}
+
+
+def _in_list(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [tensorflow_variable(each) for each in value]
     return value

@@ -1,10 +1,9 @@
 """The runner: a program of TensorFlow 1 in this process, as `python PROGRAM` ran it.
 
 The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and so do the packages
-that are named. Before TensorFlow is
-loaded, the runner chooses legacy Keras if tf-keras is installed. After that it adds `tf.estimator`
-and switches TensorFlow's behavior of version 2 off. `child.py` does the same in processes that the
-program starts by multiprocessing.
+that are named. Before TensorFlow is loaded, the runner chooses legacy Keras if tf-keras is
+installed. After that it adds `tf.estimator` and switches TensorFlow's behavior of version 2 off.
+`child.py` does the same in processes that the program starts by multiprocessing.
 """
 
 import importlib

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate.graph_mode import tensorflow_variable, tensorflow_variables
+from replicate.graph_mode import tensorflow_variable, with_tensorflow_variables
 from replicate.tower.shared_patch import SharedPatch
 
 v1 = tf.compat.v1
@@ -33,8 +33,7 @@ def _with_variables(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def taking(optimizer: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        given = [tensorflow_variables(each) for each in args]
-        named = {name: tensorflow_variables(each) for name, each in kwargs.items()}
+        given, named = with_tensorflow_variables(args, kwargs)
         return method(optimizer, loss, *given, **named)
 
     return taking

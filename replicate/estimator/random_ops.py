@@ -6,13 +6,12 @@ do not have this fault. Operations of initialisers and of tf.data do not count, 
 them. `Estimator.train` warns; `replicate.step_seed` is the remedy.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
-
 import tensorflow as tf
 
-from replicate._types import Graph, Operation
+from replicate._types import Operation
 from replicate.estimator.log import log
+from replicate.graph_ops.functions import FunctionLibrary
+from replicate.graph_ops.state import ancestors
 
 v1 = tf.compat.v1
 
@@ -68,68 +67,11 @@ def stateful_random_ops(train_op: Operation) -> list[str]:
     An operation in the body of a function, such as a branch of `tf.cond`, is named after the
     operation that calls the function: "cond/RandomUniform".
     """
-    graph = train_op.graph
-    library = _Library(graph)
+    library = FunctionLibrary(train_op.graph)
     found = []
-    for op in _ancestors(getattr(train_op, "op", train_op)):
+    for op in ancestors([getattr(train_op, "op", train_op)]):
         if op.type in STATEFUL_TYPES:
             found.append(op.name)
-        elif library.takes_functions(op):
-            found.extend(f"{op.name}/{name}" for name in library.random_ops(op.node_def.attr))
+        random = {node.name for node in library.nodes_below(op) if node.op in STATEFUL_TYPES}
+        found.extend(f"{op.name}/{name}" for name in random)
     return sorted(found)
-
-
-def _ancestors(op: Operation) -> Iterator[Operation]:
-    """Yields an operation and all operations that run before it in a step."""
-    seen, waiting = {op}, [op]
-    while waiting:
-        op = waiting.pop()
-        yield op
-        for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
-            if source not in seen:
-                seen.add(source)
-                waiting.append(source)
-
-
-class _Library:
-    """Functions of a graph, read at the first operation that calls one."""
-
-    def __init__(self, graph: Graph):
-        self._graph = graph
-        self._takes_functions: dict[str, bool] = {}
-        self._functions: dict[str, Any] | None = None
-
-    def takes_functions(self, op: Operation) -> bool:
-        """Returns True if operations of this type call functions."""
-        if op.type not in self._takes_functions:
-            kinds = {attr.type for attr in op.op_def.attr}
-            self._takes_functions[op.type] = bool(kinds & {"func", "list(func)"})
-        return self._takes_functions[op.type]
-
-    def random_ops(self, attributes: Any) -> set[str]:
-        """Returns the names of stateful random operations in the functions of some attributes."""
-        if self._functions is None:
-            functions = self._graph.as_graph_def().library.function
-            self._functions = {function.signature.name: function for function in functions}
-        found, seen = set(), set()
-        waiting = list(_named_functions(attributes.values()))
-        while waiting:
-            function = self._functions.get(waiting.pop())
-            if function is None or function.signature.name in seen:
-                continue
-            seen.add(function.signature.name)
-            for node in function.node_def:
-                if node.op in STATEFUL_TYPES:
-                    found.add(node.name)
-                waiting.extend(_named_functions(node.attr.values()))
-        return found
-
-
-def _named_functions(attributes: Iterable[Any]) -> Iterator[str]:
-    """Yields the names of the functions in attributes of a node."""
-    for attribute in attributes:
-        kind = attribute.WhichOneof("value")
-        if kind == "func":
-            yield attribute.func.name
-        elif kind == "list":
-            yield from (function.name for function in attribute.list.func)

@@ -38,7 +38,7 @@ from replicate.graph_mode import (
     check_no_keras_optimizer,
     check_not_eager,
     tensorflow_variable,
-    tensorflow_variables,
+    with_tensorflow_variables,
 )
 from replicate.graph_ops.finite import Watched, watched, watched_all
 from replicate.tower.build import (
@@ -192,9 +192,8 @@ class TowerOptimizer(v1.train.Optimizer):
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
             kwargs["grad_loss"] = self._scaling.grad_loss(loss, kwargs.get("grad_loss"))
-        given = [tensorflow_variables(each) for each in args]
-        kwargs = {name: tensorflow_variables(each) for name, each in kwargs.items()}
-        return list(self.wrapped.compute_gradients(loss, *given, **kwargs))
+        given, named = with_tensorflow_variables(args, kwargs)
+        return list(self.wrapped.compute_gradients(loss, *given, **named))
 
     def apply_gradients(
         self,

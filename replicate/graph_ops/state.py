@@ -11,6 +11,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from replicate._types import Graph, Operation, Tensor
+from replicate.graph_ops.functions import FunctionLibrary
 
 READING = frozenset(
     (
@@ -100,36 +101,10 @@ class PythonCalls:
     """Finds operations of one graph that call Python, also in the functions that they call."""
 
     def __init__(self, graph: Graph):
-        self._graph = graph
-        self._library: dict[str, Any] | None = None
-        self._known: dict[str, bool] = {}
+        self._library = FunctionLibrary(graph)
 
     def is_in(self, operation: Operation) -> bool:
         """Returns True if an operation calls Python, itself or in a function."""
         return operation.type in _PYTHON or any(
-            self._is_in_function(name) for name in _functions(operation.node_def)
+            node.op in _PYTHON for node in self._library.nodes_below(operation)
         )
-
-    def _is_in_function(self, name: str) -> bool:
-        if name not in self._known:
-            self._known[name] = False  # A function that calls itself adds nothing more.
-            if self._library is None:
-                library = self._graph.as_graph_def().library.function
-                self._library = {each.signature.name: each for each in library}
-            nodes = self._library[name].node_def if name in self._library else ()
-            self._known[name] = any(
-                node.op in _PYTHON or any(map(self._is_in_function, _functions(node)))
-                for node in nodes
-            )
-        return self._known[name]
-
-
-def _functions(node: Any) -> list[str]:
-    """Returns the names of the functions among the attributes of an operation."""
-    found = []
-    for attribute in node.attr.values():
-        if attribute.HasField("func"):
-            found.append(attribute.func.name)
-        elif attribute.HasField("list"):
-            found += [each.name for each in attribute.list.func]
-    return found

@@ -5,7 +5,7 @@ the operations between the batch and the numbers are copied, once for the batch 
 first tower has the numbers before the others are built.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -13,14 +13,13 @@ from absl import logging
 
 from replicate._types import Nest, Operation, Tensor
 from replicate.estimator.keras_names import build_with_new_names
+from replicate.graph_ops.state import VARIABLES, ancestors
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 
 Counts: TypeAlias = Mapping[str, Tensor]
 """Number by output, a scalar of float32."""
-
-_VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 
 
 class Batch(NamedTuple):
@@ -43,8 +42,8 @@ def counts_of_batches(count: Callable[[Batch], Counts], batches: Sequence[Batch]
     with tf.Graph().as_default() as graph:
         batch = tf.nest.map_structure(_placeholder, batches[0], expand_composites=True)
         counts = build_with_new_names(lambda: count(batch))
-        needed = _needed([count.op for count in counts.values()])
-    if any(operation.type in _VARIABLES for operation in needed):
+        needed = ancestors([count.op for count in counts.values()])
+    if any(operation.type in VARIABLES for operation in needed):
         log.warning(
             "The masks of the Keras model depend on its variables: each tower's loss counts by its "
             "rows, and not by its valid steps."
@@ -68,19 +67,7 @@ def _placeholder(value: Any) -> Any:
     return v1.placeholder(value.dtype, [None, *shape[1:]] if shape.rank else shape)
 
 
-def _needed(ends: Sequence[Operation]) -> list[Operation]:
-    """Returns the operations that others depend on, and these."""
-    waiting, found = list(ends), dict.fromkeys(ends)
-    while waiting:
-        operation = waiting.pop()
-        for before in (*(taken.op for taken in operation.inputs), *operation.control_inputs):
-            if before not in found:
-                found[before] = None
-                waiting.append(before)
-    return list(found)
-
-
-def _selected(graph: tf.Graph, operations: Sequence[Operation]) -> Any:
+def _selected(graph: tf.Graph, operations: Iterable[Operation]) -> Any:
     definition = graph.as_graph_def()
     names = {operation.name for operation in operations}
     nodes = [node for node in definition.node if node.name in names]

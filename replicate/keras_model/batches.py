@@ -85,6 +85,13 @@ def repeated(value: Any, names: Sequence[str]) -> Any:
     return [value] * len(names)
 
 
+def weights_like(values: Tensor, weights: Any) -> Tensor:
+    """Returns weights [batch, ...] in the dtype of values, with axes of 1 up to their rank."""
+    weights = tf.cast(weights, values.dtype)
+    missing = max(0, (values.shape.rank or 0) - (weights.shape.rank or 0))
+    return tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
+
+
 def named_outputs(outputs: Nest, names: Sequence[str]) -> dict[str, Tensor]:
     """Returns the outputs of a model's call by their names.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.keras_model.batches import by_output, repeated
+from replicate.keras_model.batches import by_output, repeated, weights_like
 from replicate.keras_model.recipe import ModelRecipe
 from replicate.tower.build import current_build
 
@@ -60,9 +60,7 @@ class LossTerm(NamedTuple):
             return None
         counted = tf.constant(1.0) if mask is None else tf.cast(mask, tf.float32)
         if is_weighted:
-            weights = tf.cast(self.weights, tf.float32)
-            missing = max(0, (counted.shape.rank or 0) - (weights.shape.rank or 0))
-            counted *= tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
+            counted *= weights_like(counted, self.weights)
         return tf.reduce_sum(counted)
 
     def mask(self) -> Tensor | None:

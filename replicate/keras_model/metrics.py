@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.keras_model.batches import by_output, repeated
+from replicate.keras_model.batches import by_output, repeated, weights_like
 from replicate.keras_model.losses import aligned_labels
 from replicate.keras_model.metric_objects import Measured, MetricMaker
 
@@ -69,11 +69,7 @@ class CompiledMetrics:
         if mask is None or self.maker.recipe.is_keras_3:
             return weights
         mask = tf.cast(mask, output.dtype)
-        if weights is None:
-            return mask
-        weights = tf.cast(weights, mask.dtype)
-        missing = mask.shape.rank - weights.shape.rank
-        return mask * tf.reshape(weights, tf.concat([tf.shape(weights), [1] * missing], 0))
+        return mask if weights is None else mask * weights_like(mask, weights)
 
     def _of_outputs(self, metrics: Any, names: Sequence[str]) -> list[list[Any]]:
         """Returns a list of metrics for each output.

@@ -8,8 +8,6 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, final
 
-import tensorflow as tf
-
 from replicate._types import Operation, Tensor
 from replicate.graph_ops.state import (
     VARIABLES,
@@ -21,8 +19,6 @@ from replicate.graph_ops.state import (
     operations_in,
     users,
 )
-
-v1 = tf.compat.v1
 
 MetricOps: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Name → (value tensor, update operation)."""
@@ -36,14 +32,21 @@ class MetricUpdates:
       ends: The operations that the `eval_metric_ops` hold as updates.
     """
 
-    def __init__(self, metrics: MetricOps, model: Iterable[Tensor], calls: PythonCalls):
+    def __init__(
+        self,
+        metrics: MetricOps,
+        model: Iterable[Tensor],
+        calls: PythonCalls,
+        position: Mapping[Operation, int],
+    ):
         """Finds the operations.
 
         Args:
           metrics: The tower's metrics.
           model: Loss and predictions of the tower. What these are computed from is no state of a
             metric, unless a value of a metric is computed from it, too.
-          calls: Search for calls of Python in the default graph.
+          calls: Search for calls of Python in the graph.
+          position: Place of each operation of the graph in the order of creation.
         """
         self._metrics = metrics
         self._calls = calls
@@ -52,11 +55,7 @@ class MetricUpdates:
         values = ancestors(each for value, _ in metrics.values() for each in operations_in(value))
         self._of_model = ancestors((tensor.op for tensor in model), control=False) - values
         self._keeps_in_python = any(map(calls.is_in, values))
-        self._position = {
-            operation: number
-            for number, operation in enumerate(v1.get_default_graph().get_operations())
-            if operation in self._needed
-        }
+        self._position = position
 
     def resources(self) -> list[Operation]:
         """Returns the variables and other resources that the updates use, in order of creation."""

@@ -46,8 +46,13 @@ def merge_metrics(
     _check_alike("metrics", [sorted(map(repr, tower)) for tower in metrics])
     if not metrics[0]:
         return {}
-    search = PythonCalls(v1.get_default_graph())
-    updates = [MetricUpdates(*each, search) for each in zip(metrics, models, strict=True)]
+    graph = v1.get_default_graph()
+    calls_of_python = PythonCalls(graph)
+    position = {operation: number for number, operation in enumerate(graph.get_operations())}
+    updates = [
+        MetricUpdates(*each, calls_of_python, position)
+        for each in zip(metrics, models, strict=True)
+    ]
     states = _own_resources(updates)
     _check_alike("variables and tables", [list(map(_described, state)) for state in states])
     calls = [update.python_calls() for update in updates]

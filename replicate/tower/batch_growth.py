@@ -7,7 +7,7 @@ subtract them, a sum over the rows adds one. A loss of degree 1 is a sum, one of
 
 Networks are taken to map rows to rows: the result of an operation without a rule has degree 0 if
 its inputs do and the position of the rows can be seen in its shape. Else the degree is unknown.
-`loss_reductions` asks for losses.
+`loss_verdicts` asks for losses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

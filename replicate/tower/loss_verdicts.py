@@ -49,7 +49,7 @@ class LossVerdicts:
         self.sums_loss = False
         """True if the last loss is a sum."""
 
-    def begin_tower(self, batch: Nest, whole: Sequence[Nest] = ()) -> None:
+    def begin_tower(self, batch: Nest, whole: Sequence[Tensor] = ()) -> None:
         """Starts a tower.
 
         Args:
@@ -136,9 +136,9 @@ class LossVerdicts:
             log.warning(text, loss.op.name, self._towers, self._towers)
 
 
-def _growth_of_batch(batch: Nest, whole: Sequence[Nest]) -> BatchGrowth:
+def _growth_of_batch(batch: Nest, whole: Sequence[Tensor]) -> BatchGrowth:
     """Returns the growth of the tensors of a batch itself: axis 0 of each has the rows."""
-    held = {leaf.ref() for leaf in flatten(whole, expand_composites=True) if _is_tensor(leaf)}
+    held = {leaf.ref() for leaf in whole if _is_tensor(leaf)}
     known: dict[Any, Growth] = {}
     rows = None
     for leaf in flatten(batch):

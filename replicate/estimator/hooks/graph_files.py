@@ -29,6 +29,7 @@ from replicate.estimator.checkpoints.input_position import COUNTING_OP
 from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.graph_ops.functions import called_by
 
 v1 = tf.compat.v1
 
@@ -199,8 +200,8 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
     of_input = [node for node in graph_def.node if node.name in names]
     others = [node for node in graph_def.node if node.name not in names]
     functions = {function.signature.name: function for function in graph_def.library.function}
-    of_model = _called(others, functions)
-    bodies = [functions[name].node_def for name in _called(of_input, functions) - of_model]
+    of_model = called_by(others, functions)
+    bodies = [functions[name].node_def for name in called_by(of_input, functions) - of_model]
     for nodes in (of_input, *bodies):
         for node in nodes:
             if node.op == "Const" and _size(node.attr["value"].tensor) >= LARGE_BYTES:
@@ -258,31 +259,6 @@ def _version(path: str) -> tuple[int, int] | None:
     except tf.errors.OpError:
         return None
     return found.length, found.mtime_nsec
-
-
-def _called(nodes: Iterable[Any], functions: dict[str, Any]) -> set[str]:
-    """Returns the names of the functions that nodes call, directly or indirectly."""
-    found: set[str] = set()
-    waiting = [name for node in nodes for name in _named_functions(node)]
-    while waiting:
-        name = waiting.pop()
-        if name in functions and name not in found:
-            found.add(name)
-            waiting += [
-                each for node in functions[name].node_def for each in _named_functions(node)
-            ]
-    return found
-
-
-def _named_functions(node: Any) -> list[str]:
-    names = [node.op]
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            names.append(value.func.name)
-        elif kind == "list":
-            names += [function.name for function in value.list.func]
-    return names
 
 
 def _size(tensor: Any) -> int:
