@@ -22,6 +22,7 @@ from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import StepAcceptance, require_finite_sums
 from replicate.gradients.accumulation import GradientAccumulation, GradientsAndVariables
 from replicate.gradients.loss_scale import LossScaling
+from replicate.graph_ops.initial_values import unconditional_initial_values
 from replicate.protocols import Workers
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
 from replicate.tower.shares import UNWEIGHTED, GradientShare
@@ -101,7 +102,7 @@ class GradientApplication:
                 for gradient, variable in gradients_and_variables
             ]
             control = v1.control_dependencies(None)
-        with control:
+        with control, unconditional_initial_values():
             return self.optimizer.apply_gradients(gradients_and_variables, **given)
 
 

@@ -40,6 +40,7 @@ from replicate.graph_mode import (
     tensorflow_variable,
     with_tensorflow_variables,
 )
+from replicate.graph_ops.conditional import in_branch_or_loop
 from replicate.graph_ops.finite import Watched, watched, watched_all
 from replicate.tower.build import (
     COLLECTION,
@@ -342,8 +343,10 @@ class TowerOptimizer(v1.train.Optimizer):
 
 
 def _check_graph(build: TowerBuild, tower: TowerContext) -> None:
-    """Refuses gradients in the graph of a function, which no other tower can read."""
-    if tower.count > 1 and v1.get_default_graph() is not build.graph:
+    """Refuses gradients in a branch, a loop or a function, which no other tower can read."""
+    if tower.count == 1:
+        return
+    if v1.get_default_graph() is not build.graph or in_branch_or_loop():
         raise ValueError(
             f"Cannot gather gradients: {tower.label} calls apply_gradients inside of a function, "
             "such as a branch of tf.cond, the body of a tf.while_loop or a tf.function. Call it "

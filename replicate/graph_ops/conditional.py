@@ -38,6 +38,18 @@ def run_unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
     return _gated(chosen, otherwise, make)
 
 
+def in_branch_or_loop() -> bool:
+    """Returns True in a `tf.cond` or `tf.while_loop` of control flow version 1.
+
+    Those are built in the graph itself, and what they read from outside passes through a switch or
+    an entry of theirs. The answer comes from such a read.
+    """
+    with v1.name_scope("branch_or_loop"), v1.device(CPU):
+        with v1.control_dependencies(None):
+            outside = tf.constant(False)
+        return tf.identity(outside).op.inputs[0] is not outside
+
+
 def _gated(chosen: Tensor, otherwise: Tensor, make: Callable[[], Operation]) -> Operation:
     """Runs an operation in the steps where `chosen` is alive; in others, `otherwise` is."""
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)

@@ -407,7 +407,17 @@ def in_a_branch(features, labels):
     return loss, tf.cond(loss > 0.0, lambda: optimizer.apply_gradients(pairs), tf.no_op)
 
 
-def test_gradients_in_a_function_are_refused():
+@pytest.fixture(params=[1, 2])
+def control_flow(request):
+    """Builds `tf.cond` by control flow of version 1 and 2."""
+    was_2 = v1.control_flow_v2_enabled()
+    (v1.disable_control_flow_v2 if request.param == 1 else v1.enable_control_flow_v2)()
+    yield
+    (v1.enable_control_flow_v2 if was_2 else v1.disable_control_flow_v2)()
+
+
+@pytest.mark.usefixtures("control_flow")
+def test_gradients_in_a_branch_are_refused():
     with pytest.raises(ValueError, match=r"tower 0 \(/device:CPU:0\) calls apply_gradients inside"):
         trained(in_a_branch, TWO, [])
     assert max(trained(in_a_branch, ["/cpu:0"], [4])[0]) > 0

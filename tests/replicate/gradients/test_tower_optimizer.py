@@ -235,3 +235,71 @@ def test_synchronous_replicas_run_the_model_once_a_step(graph):
         for _ in range(5):
             session.run(train_op)
         assert session.run([passes, step]) == [5, 5]
+
+
+class Means(v1.train.GradientDescentOptimizer):
+    """Makes variables while it applies gradients, and begins with tensors as their values."""
+
+    def __init__(self, use_resource):
+        super().__init__(1.0)
+        self._use_resource = use_resource
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        added = []
+        for gradient, weight in grads_and_vars:
+            ones = tf.ones_like(weight) + tf.zeros(tf.shape(tf.range(weight.shape[0])))
+            total = v1.Variable(ones * 2.0, False, name="total", use_resource=self._use_resource)
+            noise = v1.get_variable("noise", initializer=tf.random.normal([2], seed=1))
+            with v1.control_dependencies([v1.assign_add(noise, [1.0, 1.0])]):
+                added.append(v1.assign_add(total, gradient))
+        with v1.control_dependencies(added):
+            return super().apply_gradients(grads_and_vars, global_step, name)
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("towers", [1, 2])
+@pytest.mark.parametrize(
+    ("settings", "applied"),
+    [
+        ({}, 4.0),
+        ({"clip_norm": 1.0}, 2.0**0.5),
+        ({"accumulate_steps": 2}, 2.0),
+        ({"skip_nonfinite": 1}, 2.0),
+        ({"loss_scale": DynamicLossScale()}, 2.0),
+    ],
+)
+def test_initial_values_in_apply_gradients_do_not_wait(
+    graph, towers, settings, applied, use_resource
+):
+    """The second step's gradients are NaN where they may be; the assignments wait for them."""
+    factor = v1.placeholder(tf.float32, [])
+    skips = "skip_nonfinite" in settings or "loss_scale" in settings
+
+    def model(index):
+        weight = v1.get_variable("w", initializer=[5.0, 5.0], use_resource=use_resource)
+        optimizer = TowerOptimizer(Means(use_resource), **settings)
+        return optimizer.minimize(factor * tf.reduce_sum(weight) * 2.0)
+
+    train_op = in_towers(model, towers)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        values = {each.op.name: each for each in v1.global_variables()}
+        [first] = session.run([values["noise"]])
+        for value in (1.0, np.nan if skips else 1.0):
+            session.run(train_op, {factor: value})
+        weight, total, noise = session.run([values[name] for name in ("w", "total", "noise")])
+    updates = 1.0 if skips or "accumulate_steps" in settings else 2.0
+    np.testing.assert_allclose(weight, [5.0 - applied] * 2, rtol=1e-6)
+    np.testing.assert_allclose(total, [2.0 + applied] * 2, rtol=1e-6)
+    np.testing.assert_allclose(noise, first + updates, rtol=1e-6)
+
+
+def test_initial_values_are_those_that_the_optimizer_has_alone():
+    def noise(optimizer):
+        with tf.Graph().as_default(), v1.Session() as session:
+            v1.set_random_seed(3)
+            optimizer.minimize(tf.reduce_sum(v1.get_variable("w", initializer=[5.0, 5.0])))
+            session.run(v1.global_variables_initializer())
+            return session.run(v1.global_variables()[-1])
+
+    assert np.array_equal(noise(Means(True)), noise(TowerOptimizer(Means(True))))
