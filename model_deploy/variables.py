@@ -12,6 +12,7 @@ Local variables (metrics, also those of Keras, and counters of one copy) are nev
 import contextlib
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,12 +42,19 @@ class _Copy:
     """Descriptions of the requested variables for errors, in order."""
     trained: dict[str, None] = dataclasses.field(default_factory=dict)
     """Names of the trainable variables that it got from `get_variable`, in order."""
+    scopes: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Name scope of its operations, names of its substitutes → the first copy's, each with "/"."""
+    renamed: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Names of variables that contain such a scope → names of the first copy's variables."""
 
     def given(self, variable: Variable) -> Variable:
         """Returns the substitute of a shared variable in this copy, or the variable itself."""
         if self.substitute is None or not isinstance(variable, tf.Variable):
             return variable  # A partitioned variable is not a tf.Variable and has no substitute.
-        return self.substitute(variable)
+        substitute = self.substitute(variable)
+        if substitute is not variable:
+            self.scopes[f"{substitute.op.name}/"] = f"{variable.op.name}/"
+        return substitute
 
 
 class SharedVariables:
@@ -64,6 +72,8 @@ class SharedVariables:
         self._made: list[Variable] = []
         self._got: list[Variable] = []
         self._first = _Copy(0, "")
+        self._first_names = ""
+        """Name scope of the first copy's operations, with a slash at its end."""
         self._copy: _Copy | None = None
         self._in_get_variable = False
 
@@ -99,8 +109,12 @@ class SharedVariables:
           ValueError: A later copy made more, fewer or different variables than the first.
         """
         copy = _Copy(index, label, substitute, name_scope)
+        names = v1.get_default_graph().get_name_scope()
+        names = f"{names}/" if names else ""
         if index == 0:
-            self._first = copy
+            self._first, self._first_names = copy, names
+        elif names and names != self._first_names:
+            copy.scopes[names] = self._first_names
         scope = v1.variable_scope(
             v1.get_variable_scope(),
             reuse=True if index else None,
@@ -133,6 +147,7 @@ class SharedVariables:
         copy = self._copy
         if copy is not None and copy.index:
             kwargs = _with_dtype_of_value(kwargs)
+            name = self._name_in_first(copy, name)
         outer, self._in_get_variable = self._in_get_variable, True
         try:
             variable = getter(name, *args, **kwargs)
@@ -149,6 +164,22 @@ class SharedVariables:
             if copy.index == 0 and isinstance(variable, tf.Variable):
                 self._got.append(variable)
         return copy.given(variable) if copy else variable
+
+    def _name_in_first(self, copy: _Copy, name: str) -> str:
+        """Returns the first copy's name of a variable that is named after an operation or variable.
+
+        The average of a loss is "loss/average" in the first copy and "tower_1/loss/average" in
+        another one. Numbers that made the operations' names unique may differ.
+        """
+        scopes = [scope for scope in copy.scopes if f"/{scope}" in f"/{name}"]
+        if name in self._first.asked or not scopes:
+            return name
+        if name not in copy.renamed:
+            plain = _plain(_moved(name, scopes[0], copy.scopes[scopes[0]]))
+            taken = {*copy.asked, *copy.renamed.values()}
+            free = (each for each in self._first.asked if each not in taken)
+            copy.renamed[name] = next((each for each in free if _plain(each) == plain), name)
+        return copy.renamed[name]
 
     # TensorFlow inspects the signature twice per variable and looks for this attribute first.
     _get_variable.__signature__ = inspect.signature(_get_variable)  # type: ignore[attr-defined]
@@ -228,6 +259,16 @@ def _outside(name_scope: str, name: str) -> str:
         return name
     outer, slash, _ = name_scope.rstrip("/").rpartition("/")
     return outer + slash + name.removeprefix(name_scope)
+
+
+def _moved(name: str, scope: str, other: str) -> str:
+    """Returns a name with another scope in place of the first occurrence of `scope`."""
+    return f"/{name}".replace(f"/{scope}", f"/{other}", 1).removeprefix("/")
+
+
+def _plain(name: str) -> str:
+    """Returns a name without the numbers that made its parts unique."""
+    return re.sub(r"_\d+(?=/|$)", "", name)
 
 
 def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:

@@ -48,6 +48,26 @@ def test_variables_of_different_makers_and_types_keep_their_order(graph):
     assert first[-1].dtype.base_dtype == tf.int32
 
 
+def test_variables_named_after_operations(graph):
+    def named(value, name):
+        return v1.get_variable(f"{tf.identity(value, name).op.name}/mean", [])
+
+    shared, results = SharedVariables(), []
+    tf.no_op("a")
+    for index in range(3):
+        with v1.name_scope(f"copy_{index}" if index else None), shared.copy(index, f"{index}"):
+            results.append([named(1.0, "a"), named(2.0, "a"), named(3.0, "b"), named(4.0, "b")])
+    assert [each.op.name for each in results[0]] == ["a_1/mean", "a_2/mean", "b/mean", "b_1/mean"]
+    for others in results[1:]:
+        assert all(one is other for one, other in zip(results[0], others, strict=True))
+    with (
+        pytest.raises(ValueError, match="it also makes copy_3/a_2/mean"),
+        v1.name_scope("copy_3"),
+        shared.copy(3, "3"),
+    ):
+        [named(1.0, "a") for _ in range(3)]
+
+
 @pytest.mark.parametrize(("collections", "count"), [([], 3), (None, 1)])
 def test_variables_of_keras_metrics_are_not_shared(graph, collections, count):
     def model(_):

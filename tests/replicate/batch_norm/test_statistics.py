@@ -319,12 +319,43 @@ def test_assignments_that_losses_wait_for_run_once_a_step(factor, kind, wraps):
         optimizer = optimizer if wraps else TowerOptimizer(optimizer)
         return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
-    batch = np.random.default_rng(0).normal(size=[8, 4]).astype("f4")
+    check_same_on_towers(model_fn, wraps)
+
+
+@pytest.mark.parametrize(
+    ("wraps", "settings"), [(True, {}), (False, {}), (True, {"zero_debias": True})]
+)
+def test_averages_of_losses_that_gradients_wait_for(wraps, settings):
+    def model_fn(features, labels, mode):
+        with v1.variable_scope("net"):
+            weights = v1.get_variable("weights", initializer=tf.constant([1.0, 2.0, 3.0, 5.0]))
+            loss = tf.reduce_mean((features @ weights[:, None]) ** 2, name="loss")
+            losses = [loss, tf.multiply(0.1, tf.nn.l2_loss(weights), name="loss")]
+        losses += [tf.add_n(losses, name="total")]
+        averages = v1.train.ExponentialMovingAverage(0.9, name="avg", **settings)
+        optimizer = v1.train.GradientDescentOptimizer(0.01)
+        optimizer = optimizer if wraps else TowerOptimizer(optimizer)
+        with tf.control_dependencies([averages.apply(losses)]):
+            gradients = optimizer.compute_gradients(losses[-1])
+        return EstimatorSpec(
+            mode, loss=averages.average(loss), train_op=optimizer.apply_gradients(gradients)
+        )
+
+    names = check_same_on_towers(model_fn, wraps, rows=7)
+    assert {"net/loss_1/avg", "net/loss_2/avg", "total/avg"} <= names
+
+
+def check_same_on_towers(model_fn, wraps, rows=8):
+    """Compares all variables of towers with those of one tower, and returns their names."""
+    batch = np.random.default_rng(0).normal(size=[rows, 4]).astype("f4")
 
     def trained(towers):
         devices = ["/cpu:0"] * towers
         with tf.Graph().as_default(), v1.Session() as session:
-            model = replicate_model_fn(model_fn, devices=devices, wrap_optimizers=wraps)
+            tf.no_op("net/loss")  # A name that the first tower cannot have.
+            model = replicate_model_fn(
+                model_fn, devices=devices, wrap_optimizers=wraps, uneven="weighted"
+            )
             spec = model(tf.constant(batch), None, "train")
             session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
             for _ in range(3):
@@ -337,6 +368,7 @@ def test_assignments_that_losses_wait_for_run_once_a_step(factor, kind, wraps):
         assert many.keys() == one.keys()
         for name, value in one.items():
             np.testing.assert_allclose(many[name], value, rtol=1e-5, err_msg=name)
+    return set(one)
 
 
 def test_assignments_that_are_not_updates_are_left_alone(graph):

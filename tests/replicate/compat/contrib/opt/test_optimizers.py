@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate import EstimatorSpec, TowerOptimizer, replicate_model_fn
 from replicate.compat.contrib import opt
 
 v1 = tf.compat.v1
@@ -145,3 +146,50 @@ def test_moving_averages_and_their_saver(tmp_path, sequential):
     assert tf.train.list_variables(of_some) == [("x", [1]), ("y", [1])]
     with pytest.raises(TypeError, match=r"MovingAverage wraps a tf\.compat\.v1.*got 3"):
         opt.MovingAverageOptimizer(3)
+
+
+@pytest.mark.parametrize("how", ["wrapped", "around", "inside"])
+def test_saver_of_moving_averages_on_towers(tmp_path, how):
+    def model_fn(features, labels, mode):
+        x = v1.get_variable("x", initializer=[1.0, 2.0])
+        loss = tf.reduce_mean(tf.linalg.matvec(features, x) ** 2)
+        inner = v1.train.MomentumOptimizer(0.1, 0.9)
+        average = opt.MovingAverageOptimizer(
+            TowerOptimizer(inner) if how == "inside" else inner, 0.5
+        )
+        if not savers:
+            with pytest.raises(ValueError, match="before minimize"):
+                average.swapping_saver()
+        step = (TowerOptimizer(average) if how == "around" else average).minimize(loss)
+        savers.append(average.swapping_saver(max_to_keep=3))
+        scaffold = v1.train.Scaffold(saver=savers[-1])
+        return EstimatorSpec(mode, loss=loss, train_op=step, scaffold=scaffold)
+
+    def saved(towers):
+        savers.clear()
+        settings = {"devices": ["/cpu:0"] * towers, "wrap_optimizers": how == "wrapped"}
+        with tf.Graph().as_default(), v1.Session() as session:
+            spec = replicate_model_fn(model_fn, **settings)(tf.constant(START), None, "train")
+            savers[0].build()
+            spec.scaffold.saver.build()
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            for _ in range(3):
+                session.run(spec.train_op)
+            now = session.run({v.op.name: v for v in v1.global_variables()})
+            paths = [each.save(session, f"{tmp_path}/{i}") for i, each in enumerate(savers[::3])]
+        found = [
+            {name: tf.train.load_variable(path, name) for name, _ in tf.train.list_variables(path)}
+            for path in (paths[0], paths[-1])
+        ]
+        return now, *found
+
+    savers = []
+    one, *_ = saved(1)
+    for towers in (1, 2, 4):
+        now, *found = saved(towers)
+        assert set(now) == {"x", "x/Momentum", "x/ExponentialMovingAverage"}
+        swapped = {"x": "x/ExponentialMovingAverage", "x/ExponentialMovingAverage": "x"}
+        for name, value in one.items():
+            np.testing.assert_allclose(now[name], value, rtol=1e-5)
+            for each in found:
+                np.testing.assert_array_equal(each[swapped.get(name, name)], now[name])
