@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from model_deploy._types import Variable
-from model_deploy.disagreement import different_variables
+from model_deploy.disagreement import Remedy, different_variables
 from model_deploy.local_variables import is_of_one_worker
 
 v1 = tf.compat.v1
@@ -154,6 +154,8 @@ class SharedVariables:
         except ValueError as error:
             if copy is not None and copy.index and "does not exist" in str(error):
                 raise self._only_later(copy, name) from error
+            if copy is not None and copy.index and "Trying to share" in str(error):
+                raise self._other_kind(copy, name, str(error)) from error
             raise
         finally:
             self._in_get_variable = outer
@@ -203,14 +205,16 @@ class SharedVariables:
     def _take(self, copy: _Copy, kwargs: Mapping[str, Any]) -> Variable:
         """Returns the next variable of the first copy, if it matches `kwargs`."""
         shape, dtype = _requested(kwargs)
-        requested = _described(_outside(copy.name_scope, _full_name(kwargs)), shape, dtype)
+        name = _outside(copy.name_scope, _full_name(kwargs))
+        requested = _described(name, shape, dtype)
         copy.asked[requested] = None
         if copy.taken == len(self._made):
-            raise self._disagreement(copy, f"it also makes {requested}")
+            raise self._disagreement(copy, f"it also makes {requested}", Remedy.MAKE_IT_AT_FIRST)
         variable = self._made[copy.taken]
-        if not variable.shape.is_compatible_with(shape) or variable.dtype.base_dtype != dtype:
+        if not _fits(variable, shape, dtype):
             made = _described(variable.op.name, variable.shape, variable.dtype)
-            raise self._disagreement(copy, f"in place of {made} it makes {requested}")
+            remedy = _remedy_for_other(self._made[copy.taken :], name, shape, dtype)
+            raise self._disagreement(copy, f"in place of {made} it makes {requested}", remedy)
         copy.taken += 1
         return copy.given(variable)
 
@@ -219,15 +223,54 @@ class SharedVariables:
         missing = [name for name in self._first.trained if name not in copy.trained]
         missing += [variable.op.name for variable in self._made[copy.taken :]]
         if missing:
-            raise self._disagreement(copy, f"it does not make {', '.join(missing)}")
+            difference = f"it does not make {', '.join(missing)}"
+            raise self._disagreement(copy, difference, Remedy.MAKE_IT_AGAIN)
 
     def _only_later(self, copy: _Copy, name: str) -> ValueError:
+        """Returns the error for a name of `get_variable` that the first copy did not use."""
+        made = list(self._first.asked)[len(copy.asked) :][:1]
         copy.asked[name] = None
-        return self._disagreement(copy, f"it also makes {name}")
+        if made and made[0] not in copy.asked:
+            difference = f"in place of {made[0]} it makes {name}"
+            return self._disagreement(copy, difference, Remedy.KEEP_THE_NAME)
+        return self._disagreement(copy, f"it also makes {name}", Remedy.MAKE_IT_AT_FIRST)
 
-    def _disagreement(self, copy: _Copy, difference: str) -> ValueError:
+    def _other_kind(self, copy: _Copy, name: str, found: str) -> ValueError:
+        """Returns the error for a variable of `get_variable` of another shape or type."""
+        copy.asked[name] = None
+        remedy = Remedy.KEEP_THE_TYPE if "dtype" in found else Remedy.KEEP_THE_SHAPE
+        return self._disagreement(copy, found.rstrip("."), remedy)
+
+    def _disagreement(self, copy: _Copy, difference: str, remedy: Remedy) -> ValueError:
         copies = [(each.label, each.asked) for each in (self._first, copy)]
-        return different_variables(copies, difference)
+        return different_variables(copies, difference, remedy)
+
+
+def _remedy_for_other(
+    rest: Sequence[Variable], name: str, shape: tf.TensorShape, dtype: tf.DType
+) -> Remedy:
+    """Returns the remedy for a variable that is not like the first of the `rest` to be shared.
+
+    Names of Keras layers count up from copy to copy and may start with the copy's name scope, so
+    neither is compared.
+    """
+    if not _is_namesake(rest[0], name):
+        return Remedy.KEEP_THE_ORDER
+    if any(_is_namesake(each, name) and _fits(each, shape, dtype) for each in rest[1:]):
+        return Remedy.KEEP_THE_ORDER
+    if rest[0].shape.is_compatible_with(shape):
+        return Remedy.KEEP_THE_TYPE
+    return Remedy.KEEP_THE_SHAPE
+
+
+def _fits(variable: Variable, shape: tf.TensorShape, dtype: tf.DType) -> bool:
+    fits = variable.shape.is_compatible_with(shape) and variable.dtype.base_dtype == dtype
+    return bool(fits)
+
+
+def _is_namesake(variable: Variable, name: str) -> bool:
+    one, other = (re.sub(r"_\d+\b", "", f"/{each}") for each in (variable.op.name, name))
+    return other.endswith(one)
 
 
 def _create_outside(

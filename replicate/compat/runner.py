@@ -2,8 +2,9 @@
 
 The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and so do the packages
 that are named. Before TensorFlow is loaded, the runner chooses legacy Keras if tf-keras is
-installed. After that it adds `tf.estimator` and switches TensorFlow's behavior of version 2 off.
-`child.py` does the same in processes that the program starts by multiprocessing.
+installed. After that it adds `tf.estimator`, switches TensorFlow's behavior of version 2 off and
+keeps log lines from doubling (`log_lines.py`). `child.py` does the same in processes that the
+program starts by multiprocessing.
 """
 
 import importlib
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
 from replicate.compat.installation import install, install_program
+from replicate.compat.log_lines import print_lines_once
 from replicate.compat.own_files import is_own_file, is_own_module
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
@@ -175,6 +177,7 @@ def _on_tensorflow() -> None:
     v1.logging.set_verbosity(v1.logging.ERROR)  # It warns of its own deprecation.
     v1.disable_v2_behavior()
     v1.logging.set_verbosity(verbosity)
+    print_lines_once(v1.get_logger())
 
 
 def _code_of(program: Program) -> _Code:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from model_deploy.disagreement import Remedy
 from model_deploy.variables import SharedVariables
 
 v1 = tf.compat.v1
@@ -182,11 +183,51 @@ def test_what_only_the_first_copy_counts_with_is_not_missed(graph):
     assert first is second
 
 
+def get(*names):
+    return lambda: [v1.get_variable(name, shape=[2]) for name in names]
+
+
+def make(*values, name="b"):
+    return lambda: [tf.Variable(value, name=name) for value in values]
+
+
+def shaped(*shape, dtype=tf.float32):
+    return lambda: v1.get_variable("w", shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "difference", "remedy"),
+    [
+        (get("a"), get("a", "b"), "it also makes b", "MAKE_IT_AT_FIRST"),
+        (make(1.0), make(1.0, 2.0), r"it also makes copy_1/b \(\) float32", "MAKE_IT_AT_FIRST"),
+        (get("a", "b"), get("a"), "it does not make b", "MAKE_IT_AGAIN"),
+        (make(1.0, 2.0), make(1.0), r"it does not make b_1", "MAKE_IT_AGAIN"),
+        (get("w", "a_1"), get("w", "a_2"), "in place of a_1 it makes a_2", "KEEP_THE_NAME"),
+        (get("a", "w"), get("w", "x"), "it also makes x", "MAKE_IT_AT_FIRST"),
+        (shaped(2), shaped(3), r"Trying .* shape \(3,\) and found shape \(2,\)", "KEEP_THE_SHAPE"),
+        (shaped(2), shaped(2, dtype=tf.int32), "Trying .* dtype", "KEEP_THE_TYPE"),
+        (make([1.0]), make([1.0, 2.0]), r"in place of b \(1,\) .* \(2,\)", "KEEP_THE_SHAPE"),
+        (make(1.0), make(1), "in place of b .* int32", "KEEP_THE_TYPE"),
+        (
+            make([1.0], 2.0),
+            make(2.0, [1.0]),
+            "in place of b .* it makes copy_1/b",
+            "KEEP_THE_ORDER",
+        ),
+        (make([1.0]), make(1.0, name="c"), r"in place of b .* it makes copy_1/c", "KEEP_THE_ORDER"),
+    ],
+)
+def test_remedy_fits_how_a_copy_differs(graph, first, second, difference, remedy):
+    with pytest.raises(ValueError, match=rf"copy 0: {difference}.*\. copy 0 made") as refused:
+        build_copies(lambda index: second() if index else first())
+    assert str(refused.value).endswith(Remedy[remedy].value)
+
+
 def test_errors_inside_a_copy_are_not_changed(graph):
     def model(index):
-        v1.get_variable("w", shape=[2 + index])
+        v1.get_variable("w", [2] if index else None, initializer=tf.zeros([2]))
 
-    with pytest.raises(ValueError, match=r"^Trying to share variable w, but specified shape"):
+    with pytest.raises(ValueError, match=r"^If initializer is a constant"):
         build_copies(model)
 
 
