@@ -9,9 +9,9 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
+from kfac.keras.approximations import Approximations
 from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
 from kfac.keras.for_estimator import for_estimator
-from kfac.keras.layers import Approximations
 from kfac.keras.refusals import check_names, refused
 from kfac.keras.saving import as_config, from_config, load_state, load_without_names, save_state
 from kfac.keras.step import StepSettings
