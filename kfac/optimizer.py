@@ -146,8 +146,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
             called here.
         """
-        settings = KfacSettings.of(locals())
         check_overrides(type(self), KfacOptimizer)
+        settings = KfacSettings.of(locals())
         check_excluded(
             "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
         )

@@ -47,7 +47,7 @@ class KfacSettings:
         where the forward pass was. For gradients `compute_gradients` has its own.
       batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
         The "qmodel" types otherwise count the rows of the first loss's inputs.
-      placement_strategy: As in `make_fisher_estimator`.
+      placement_strategy: None spreads the work over devices by cost, "round_robin" in turn.
       compute_params_stats: True to serve `params_stats`.
       adapt_damping: True if λ adapts to how well the quadratic model foretells the loss of
         the mini-batch. It is then in a variable; the given one, if it is a Variable.
