@@ -1,8 +1,7 @@
 """Runs the benchmarks one after the other, each in its own process with a time limit.
 
-Each benchmark prints its table and writes NAME.json, NAME.png and, with its standard error,
-NAME.log to a folder. If one fails, the others still run, and the exit code is 1. `device_traffic`
-and `kfac_memory` draw no picture, nor does `cluster_points`: `scaling` draws its measurements.
+Each benchmark prints its table and writes NAME.json and, with its standard error, NAME.log to a
+folder. Some draw NAME.png. If one fails, the others still run, and the exit code is 1.
 
     python -m benchmarks --name=tower_step --folder=runs/bench
 """
@@ -82,7 +81,8 @@ PLANS: Mapping[str, Plan] = {
     "device_traffic": Plan("device_traffic", 10, files=(JSON,)),
     "kfac_memory": Plan("kfac_memory", 45, files=(JSON,)),
     "cluster_points": Plan("scaling.cluster_points", 15, files=(JSON,)),
-    "scaling": Plan("scaling", 5, files=("--points={folder}/cluster_points.json", PICTURE)),
+    "all_reduce_points": Plan("scaling.all_reduce_points", 15, files=(JSON,)),
+    "scaling": Plan("scaling", 1, files=("--points={folder}/cluster_points.json",)),
 }
 """Plans by name, in the order in which they run."""
 

@@ -1,5 +1,4 @@
-"""Measurement and simulation of training on a cluster.
+"""Measurement of training on a cluster of processes on this machine.
 
-`python -m benchmarks.scaling.cluster_points` measures a small cluster on this machine,
-`python -m benchmarks.scaling` fits the simulator to the measurements and draws larger clusters.
+`cluster_points` measures parameter servers, `all_reduce_points` equal workers without servers.
 """

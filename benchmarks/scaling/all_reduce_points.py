@@ -1,156 +1,144 @@
-"""Time and cost of a step of workers without parameter servers, and of the same workers alone.
+"""Synchronous steps of several workers on one machine: all-reduce, parameter servers, and Keras.
 
-For each number of workers, that many processes on 127.0.0.1 train the chains of layers of
-`benchmarks.scaling.cluster_cases` by `replicate.AllReduce`, and each by itself beside the others.
-Each case is measured for some seconds after it has settled: time per step, CPU seconds, and the
-load of other programs. `benchmarks.scaling` reads the result. Run it on an otherwise idle machine,
-and several times: the medians count.
+Each mode trains the same chain of square layers with the same batch per worker, one thread per
+process: by `replicate.AllReduce`, by a `SyncReplicasOptimizer` with one parameter server, and by
+Keras' `fit` under `tf.distribute.MultiWorkerMirroredStrategy`. The modes take turns, so that other
+load on the machine hits all of them alike. Prints a Markdown table of medians, and the ratio to
+Keras.
 
-    python -m benchmarks.scaling.all_reduce_points --workers=4 --repeats=3 --json=reduce.json
+    python -m benchmarks.scaling.all_reduce_points --workers=1,2,3,4 --json=points.json
 """
 
-import dataclasses
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.scaling.cluster_cases import Case, Point, reduce_cases
-from benchmarks.scaling.cluster_points import line
-from benchmarks.scaling.cluster_processes import busy_seconds
-from replicate.launch import cluster_plan
+from benchmarks.scaling.chains import SHAPES, Shape
+from replicate.launch.plan import cluster_plan
 
 FLAGS = flags.FLAGS
+MODES = ("all_reduce", "synchronous", "keras")
+_ROOT = pathlib.Path(__file__).parents[2]
+_LIMIT_SECS = 240
+_WARM_STEPS = 10
 
-_LIMIT_SECS = 300
-_LOOK_SECS = 0.05
 
-
-def measure(cases: Sequence[Case], settle: float, window: float) -> list[Point]:
-    """Returns the measurements of cases of one number of workers, over `window` seconds each.
+def measure(mode: str, shape: Shape, workers: int, steps: int) -> float:
+    """Returns the median seconds of a step of the chief.
 
     Raises:
-      SystemExit: A process failed, or took too long.
+      RuntimeError: A process failed, or took too long.
     """
-    given = json.dumps([dataclasses.asdict(case) for case in cases])
-    with tempfile.TemporaryDirectory() as folder, _Load() as load:
-        told = _told(cases[0].workers, [given, str(settle), str(window), folder])
-    return [_point(case, [each[i] for each in told], load) for i, case in enumerate(cases)]
-
-
-class _Load:
-    """Reads the busy seconds of the machine again and again, as a context manager."""
-
-    def __init__(self) -> None:
-        self._read: list[tuple[float, float]] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "_Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def busy_cores(self, begin: float, end: float) -> float:
-        """Returns the cores in use between two times of the monotonic clock."""
-        inside = [pair for pair in self._read if begin <= pair[0] <= end]
-        (first_at, first), (last_at, last) = inside[0], inside[-1]
-        return (last - first) / (last_at - first_at)
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(_LOOK_SECS):
-            self._read.append((time.monotonic(), busy_seconds()))
-
-
-def _told(workers: int, arguments: Sequence[str]) -> list[list[dict[str, float]]]:
-    """Runs the processes; returns the lines of each."""
-    plan = cluster_plan(workers, 0)
-    processes = [
-        subprocess.Popen(  # noqa: S603  # the program is one of ours
-            [sys.executable, "-m", "benchmarks.scaling.all_reduce_worker", *arguments],
-            cwd=harness.ROOT,
-            env={
+    plan = cluster_plan(workers, 1 if mode == "synchronous" else 0)
+    arguments = [mode, *map(str, shape), str(steps)]
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for task in plan.tasks:
+            config = json.loads(plan.tf_config(task))
+            if mode == "keras":
+                config = _as_workers(config)
+            command = [sys.executable, "-m", "benchmarks.scaling.all_reduce_task", *arguments]
+            environment = {
                 **os.environ,
+                "TF_CONFIG": json.dumps(config),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
-                **({"TF_CONFIG": plan.tf_config(task)} if workers > 1 else {}),
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for task in plan.tasks
-    ]
-    try:
-        deadline = time.monotonic() + _LIMIT_SECS
-        outs = [each.communicate(timeout=deadline - time.monotonic())[0] for each in processes]
-    except subprocess.TimeoutExpired:
-        raise SystemExit(
-            f"{workers} workers take longer than {_LIMIT_SECS} seconds. Look for an error above, "
-            "or measure when the machine is less busy."
-        ) from None
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    if any(process.returncode for process in processes):
-        raise SystemExit(f"One of {workers} workers has failed: its error is above.")
-    return [[json.loads(each) for each in out.splitlines()] for out in outs]
+                "TF_USE_LEGACY_KERAS": "1",  # Keras 3 cannot train under this strategy.
+                "PYTHONPATH": str(_ROOT),
+            }
+            if workers == 1 and mode != "synchronous":
+                del environment["TF_CONFIG"]
+            processes.append(
+                subprocess.Popen(  # noqa: S603  # the program is one of ours
+                    [*command, folder],
+                    cwd=_ROOT,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        try:
+            out, err = processes[0].communicate(timeout=_LIMIT_SECS)
+            for process in processes[1:]:
+                process.wait(_LIMIT_SECS)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"{mode} with {workers} workers takes too long") from error
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+    if processes[0].returncode:
+        raise RuntimeError(f"{mode} with {workers} workers has failed: {err[-2000:]}")
+    return statistics.median(json.loads(out.strip().splitlines()[-1])[_WARM_STEPS:])
 
 
-def _point(case: Case, found: Sequence[dict[str, float]], load: _Load) -> Point:
-    """Returns the point of a case from what all its workers have measured."""
-    begin, end = max(each["begin"] for each in found), min(each["end"] for each in found)
-    rates = [each["steps"] / (each["end"] - each["begin"]) for each in found]
-    own = sum(each["cpu"] / (each["end"] - each["begin"]) for each in found)
-    return Point(
-        case=case,
-        seconds=len(rates) / sum(rates),
-        worker=sum(each["cpu"] for each in found) / sum(each["steps"] for each in found),
-        server=0.0,
-        sent=0.0,
-        others=max(0.0, load.busy_cores(begin, end) - own),
-    )
+def _as_workers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a TF_CONFIG as Keras reads it: workers only, the first of which is the chief."""
+    workers = [*config["cluster"]["chief"], *config["cluster"].get("worker", [])]
+    task = config["task"]
+    index = 0 if task["type"] == "chief" else task["index"] + 1
+    return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
 
 
-def points() -> Iterator[Point]:
-    """Yields the measurements of all numbers of workers, as often as the flags say."""
-    for _ in range(FLAGS.repeats):
-        for workers in range(1, FLAGS.workers + 1):
-            yield from measure(list(reduce_cases(workers)), FLAGS.settle_secs, FLAGS.window_secs)
+def table(found: Mapping[tuple[str, Shape, int], Sequence[float]]) -> list[str]:
+    """Returns the lines of a Markdown table: milliseconds per step, medians over repetitions."""
+    counts = sorted({workers for _, _, workers in found})
+    lines = ["| mode | layers × width², batch | " + " | ".join(map(str, counts)) + " |"]
+    lines.append("|---|---|" + "---|" * len(counts))
+    for shape in dict.fromkeys(shape for _, shape, _ in found):
+        medians = {
+            (mode, workers): statistics.median(secs)
+            for (mode, each, workers), secs in found.items()
+            if each == shape
+        }
+        for mode in dict.fromkeys(mode for mode, _ in medians):
+            cells = [_cell(mode, workers, medians) for workers in counts]
+            lines.append(f"| {mode} | {shape} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _cell(mode: str, workers: int, medians: Mapping[tuple[str, int], float]) -> str:
+    own, keras = medians.get((mode, workers)), medians.get(("keras", workers))
+    if own is None:
+        return ""
+    ratio = f" ({own / keras:.2f})" if keras and mode == "all_reduce" else ""
+    return f"{1e3 * own:.1f}{ratio}"
 
 
 def main(_: Sequence[str]) -> None:
-    """Runs the measurements, then prints and saves them."""
-    started = time.monotonic()
-    found: list[Any] = []
-    for point in points():
-        print(line(point), flush=True)
-        found.append(point)
-    print(f"{time.monotonic() - started:.0f} seconds")
+    """Measures all modes in turn and prints the table."""
+    found: dict[tuple[str, Shape, int], list[float]] = {}
+    shapes = [shape for index, shape in enumerate(SHAPES) if str(index) in FLAGS.shapes]
+    for _ in range(FLAGS.repeats):
+        for shape in shapes:
+            for workers in map(int, FLAGS.workers):
+                for mode in FLAGS.modes:
+                    secs = measure(mode, shape, workers, FLAGS.steps)
+                    found.setdefault((mode, shape, workers), []).append(secs)
+                    line = f"{mode}, {workers} workers, {shape}: {1e3 * secs:.2f} ms"
+                    print(line, file=sys.stderr, flush=True)
+    print("\n".join(table(found)))
     if FLAGS.json:
-        harness.write_record(str(pathlib.Path(FLAGS.json)), [point.as_json() for point in found])
-
-
-def define_flags() -> None:
-    """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    flags.DEFINE_integer("workers", 4, "Greatest number of workers.", lower_bound=1)
-    flags.DEFINE_integer("repeats", 3, "Repetitions.", lower_bound=1)
-    flags.DEFINE_float("settle_secs", 0.5, "Seconds before the measured window.", lower_bound=0)
-    flags.DEFINE_float("window_secs", 2.0, "Seconds of the measured window.", lower_bound=0.2)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
+        rows = [[mode, *shape, workers, secs] for (mode, shape, workers), secs in found.items()]
+        points = {"time": time.strftime("%Y-%m-%d"), "cores": os.cpu_count(), "points": rows}
+        pathlib.Path(FLAGS.json).write_text(json.dumps(points))
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_list("workers", ["1", "2", "3", "4"], "Numbers of workers.")
+    flags.DEFINE_list("modes", list(MODES), "Modes to measure.")
+    flags.DEFINE_list("shapes", ["0", "1", "2"], "Indices of the shapes to measure.")
+    flags.DEFINE_integer("steps", 100, "Measured steps.", 1)
+    flags.DEFINE_integer("repeats", 1, "Repetitions, in which the modes take turns.", 1)
+    flags.DEFINE_string("json", None, "File for the points.")
     harness.run(main)

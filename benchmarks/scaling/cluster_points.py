@@ -30,10 +30,9 @@ def measure(workers: int, settle: float, window: float, tries: int) -> Iterator[
 def line(point: Point) -> str:
     """Formats the measurements of a case as a line of text."""
     case = point.case
-    shape = f"{case.layers} x {case.width}², batch {case.batch}"
     return (
-        f"{case.mode:<17} {shape:<22}{case.workers:>2} workers {1e3 * point.seconds:>8.2f} ms"
-        f"   CPU ms: worker {1e3 * point.worker:>7.2f}, server {1e3 * point.server:>7.2f}"
+        f"{case.mode:<17} {case.shape!s:<16}{case.workers:>2} workers {1e3 * point.seconds:>8.2f}"
+        f" ms   CPU ms: worker {1e3 * point.worker:>7.2f}, server {1e3 * point.server:>7.2f}"
         f"   {point.sent / 1e6:>7.2f} MB   others {point.others:>4.2f} cores"
     )
 

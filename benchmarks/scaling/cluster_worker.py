@@ -1,9 +1,7 @@
 """Process of the cluster that `benchmarks.scaling.cluster_points` measures.
 
 Reads one JSON object per line and writes one per line. A parameter server reads nothing. Both end
-at the end of their input, so none outlives the measuring program. The model is a chain of square
-layers: the batch size sets the computation, the width the bytes, and the number of layers the
-number of variables. Computation uses one thread, so a process uses one core.
+at the end of their input, so none outlives the measuring program.
 
     python -m benchmarks.scaling.cluster_worker CLUSTER_AS_JSON worker 0
 """
@@ -17,16 +15,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import kfac
 import replicate
+from benchmarks.scaling.chains import RATE, batch_of, loss_of
 from benchmarks.scaling.cluster_cases import KFAC_MODES, Case
 
 v1 = tf.compat.v1
 
-_RATE = 1e-6
 _RUNS_AT = 3
 """Steps before a worker reports "running"."""
 _LEAST_ENDS = 2
@@ -96,9 +93,9 @@ class Worker:
             getter = replicate.ModelAverageCustomGetter(self._device)
         layers = kfac.LayerCollection() if case.is_kfac else None
         with v1.variable_scope("", custom_getter=getter):
-            loss = chain_loss(case, layers)
+            loss = loss_of(tf.constant(batch_of(case.shape)), case.shape, layers)
         self._hooks: Sequence[Any] = []
-        optimizer: Any = v1.train.GradientDescentOptimizer(_RATE)
+        optimizer: Any = v1.train.GradientDescentOptimizer(RATE)
         if case.mode == "synchronous":
             optimizer = v1.train.SyncReplicasOptimizer(optimizer, case.workers)
         elif case.mode == "averaging":
@@ -116,23 +113,6 @@ class Worker:
         elif case.waits:
             sync = optimizer.sync_replicas if case.is_kfac else optimizer
             self._hooks = [replicate.SyncReplicasHook(sync, self._task == 0, num_tokens=0)]
-
-
-def chain_loss(case: Case, layers: kfac.LayerCollection | None = None) -> Any:
-    """Returns the loss of a chain of square layers on one random batch, shape []."""
-    random = np.random.default_rng(0)
-    batch = random.standard_normal([case.batch, case.width], "float32")
-    activations = outputs = tf.constant(batch)
-    for index in range(case.layers):
-        initial = random.standard_normal([case.width, case.width], "float32") / case.width**0.5
-        weight = v1.get_variable(f"weight_{index}", initializer=initial)
-        outputs = activations @ weight
-        if layers is not None:
-            layers.register_fully_connected(weight, activations, outputs)
-        activations = tf.tanh(outputs)
-    if layers is not None:
-        layers.register_normal_predictive_distribution(outputs)
-    return tf.reduce_mean(tf.reduce_sum(tf.square(outputs), axis=1))
 
 
 class Orders:
@@ -162,7 +142,7 @@ class Orders:
 def _kfac_settings(case: Case, layers: kfac.LayerCollection | None) -> dict[str, Any]:
     return {
         "layer_collection": layers,
-        "learning_rate": _RATE,
+        "learning_rate": RATE,
         "damping": 0.1,
         "momentum": None,
         "invert_every": case.interval,

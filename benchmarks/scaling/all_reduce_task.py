@@ -1,6 +1,6 @@
-"""Process that `benchmarks.scaling.equal_workers` starts: trains, and prints the seconds of steps.
+"""Process that `all_reduce_points` starts: trains, and prints the seconds of its steps.
 
-python -m benchmarks.scaling.equal_workers_task MODE LAYERS WIDTH BATCH STEPS MODEL_DIR
+python -m benchmarks.scaling.all_reduce_task MODE LAYERS WIDTH BATCH STEPS MODEL_DIR
 """
 
 import json
@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 import replicate
-from benchmarks.scaling.equal_workers import Shape
+from benchmarks.scaling.chains import RATE, Shape, batch_of, initial_weights, loss_of
 
 v1 = tf.compat.v1
 
-_RATE = 1e-6
 _WARM_STEPS = 10
 
 
@@ -30,30 +29,6 @@ class Times(v1.train.SessionRunHook):
         """Notes the end of a step."""
         del run_context, run_values
         self.ends.append(time.perf_counter())
-
-
-def batch_of(shape: Shape) -> np.ndarray:
-    """Returns the batch of one worker, [batch, width]."""
-    random = np.random.default_rng(0)
-    return random.standard_normal([shape.batch, shape.width], "float32")
-
-
-def initial_weights(shape: Shape) -> list[np.ndarray]:
-    """Returns the first weight of each layer, [width, width]."""
-    random = np.random.default_rng(1)
-    size = [shape.width, shape.width]
-    return [random.standard_normal(size, "float32") / shape.width**0.5 for _ in range(shape.layers)]
-
-
-def loss_of(features: Any, shape: Shape) -> Any:
-    """Returns the loss of the chain of layers, [], in the default graph."""
-    outputs = features
-    for index, initial in enumerate(initial_weights(shape)):
-        weight = v1.get_variable(f"weight_{index}", initializer=initial)
-        outputs = tf.matmul(outputs, weight)
-        if index < shape.layers - 1:
-            outputs = tf.tanh(outputs)
-    return tf.reduce_mean(tf.reduce_sum(tf.square(outputs), axis=1))
 
 
 def run_config(**settings: Any) -> replicate.RunConfig:
@@ -76,7 +51,7 @@ def train_estimator(mode: str, shape: Shape, steps: int, folder: str) -> list[fl
     def model_fn(features: Any, labels: Any, mode: str, config: replicate.RunConfig) -> Any:
         del labels
         loss = loss_of(features, shape)
-        optimizer: Any = v1.train.GradientDescentOptimizer(_RATE)
+        optimizer: Any = v1.train.GradientDescentOptimizer(RATE)
         hooks = []
         if synchronous:
             optimizer = v1.train.SyncReplicasOptimizer(optimizer, config.num_worker_replicas)
@@ -128,7 +103,7 @@ def train_keras(shape: Shape, steps: int) -> list[float]:
         ]
         model = keras.Sequential([keras.Input([shape.width]), *layers])
         model.compile(
-            optimizer=keras.optimizers.SGD(_RATE),
+            optimizer=keras.optimizers.SGD(RATE),
             loss=lambda labels, outputs: tf.reduce_sum(tf.square(outputs), axis=1),
         )
     whole = np.concatenate([batch_of(shape)] * strategy.num_replicas_in_sync)
