@@ -53,12 +53,7 @@ def main(_: Sequence[str]) -> None:
     measure(FLAGS.network, towers=1, repeats=1)  # Warm-up: one-time work of TensorFlow.
     found = {n: measure(FLAGS.network, n, FLAGS.repeats) for n in FLAGS.towers}
     print("\n".join(lines(found)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture:
-        groups = {str(towers): times for towers, times in found.items()}
-        title = f"Building the graph of {FLAGS.network}, by towers"
-        harness.draw_bars(FLAGS.picture, groups, title, "seconds")
+    harness.save(found)
 
 
 def define_flags() -> None:
@@ -68,8 +63,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("network", "resnet_v1_50", "Network of examples.slim.networks.")
     flags.DEFINE_integer("repeats", 3, "Builds of each graph.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Peak memory of training with our K-FAC and with tensorflow/kfac.
 
-The models and batches are those of `benchmarks.rival_step`. Each case has its own process, which
+The models and batches are those of `benchmarks.kfac_step`. Each case has its own process, which
 returns its peak memory (`ru_maxrss`). The peak after TensorFlow runs a constant is subtracted,
 because the two need different versions of TensorFlow. Momentum SGD in both shows the effect of the
 version on a model. Linux only.
@@ -10,17 +10,15 @@ version on a model. Linux only.
 
 import json
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from absl import flags
 
-from benchmarks import harness, kfac_step
-from benchmarks.rivals import environments
+from benchmarks import harness, kfac_step, rivals
 
 OPTIMIZERS = ("momentum", "kfac")
-OURS, THEIRS = "ours", "tensorflow-kfac"
+OURS, THEIRS = "ours", rivals.NAME
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 """Peak bytes beyond TensorFlow of each repeat, by "model, optimizer" and by `OURS` or `THEIRS`."""
@@ -32,20 +30,19 @@ def peak_here(model: str, optimizer: str) -> dict[str, int]:
     """Trains in this process and returns the peak bytes: "alone" before the model, and "peak"."""
     from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
-    harness.run_constant()
-    alone = harness.peak_bytes()
-    step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
-    return {"alone": alone, "peak": harness.peak_bytes()}
+    def train() -> None:
+        step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
+
+    return harness.peaks_of(train)
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
     """Returns the command lines that measure our peak and theirs."""
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "steps")]
-    case = ["--here", f"--model={model}", f"--optimizer={optimizer}"]
-    numbers = (str(FLAGS.batch_size), "1", str(FLAGS.steps))
+    case = ["--here", f"--model={model}", f"--optimizer={optimizer}", *options]
     return {
-        OURS: [sys.executable, "-m", "benchmarks.rival_memory", *options, *case],
-        THEIRS: environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
+        OURS: harness.command("rival_memory", *case),
+        THEIRS: rivals.command(python, "rival_memory", *case),
     }
 
 
@@ -62,7 +59,7 @@ def lines(found: Peaks) -> Iterator[str]:
 
 def measure() -> dict[str, dict[str, list[int]]]:
     """Measures all peaks, each in its own process."""
-    python = environments.install(THEIRS, FLAGS.environments)
+    python = rivals.install(FLAGS.environments)
     found: dict[str, dict[str, list[int]]] = {}
     for model in FLAGS.model:
         for optimizer in OPTIMIZERS:
@@ -83,30 +80,21 @@ def main(_: Sequence[str]) -> None:
         return
     found = measure()
     print("\n".join(lines(found)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture:
-        megabytes = {
-            case: {name: [value / 1e6 for value in values] for name, values in peaks.items()}
-            for case, peaks in found.items()
-        }
-        harness.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
+    harness.save(found)
 
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    environments.define_flags()
-    flags.adopt_module_key_flags(environments)
+    rivals.define_flags()
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "Model to train; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 1, "Processes of each case.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the peaks to.")
     flags.DEFINE_bool("here", False, "Measure one of our cases in this process; print JSON.")
     flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Optimizer, with --here.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

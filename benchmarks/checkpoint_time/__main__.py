@@ -88,11 +88,7 @@ def main(_: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(dir=FLAGS.checkpoints) as folder:
         found = measure(FLAGS.network, FLAGS.towers, FLAGS.rounds, folder)
     print("\n".join(lines(FLAGS.network, FLAGS.towers, found)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture:
-        title = f"Checkpoints of {FLAGS.network} with K-FAC"
-        harness.draw_bars(FLAGS.picture, found["times"], title, "seconds")
+    harness.save(found)
 
 
 def define_flags() -> None:
@@ -104,8 +100,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "checkpoints", None, "Folder of the checkpoints, which are removed at the end."
     )
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

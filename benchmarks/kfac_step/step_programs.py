@@ -35,7 +35,8 @@ class Program:
             v1.set_random_seed(1)
             build = {"convnet": build_convnet, "autoencoder": build_autoencoder}[model]
             loss, layers = build(_random_images(batch_size))
-            self._train = _make_optimizer(optimizer, layers, momentum_type).minimize(loss)
+            chosen = _make_optimizer(optimizer, layers, momentum_type)
+            self._train = chosen.minimize(loss, v1.train.create_global_step())
             self._initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
         self._session.run(self._initializer)

@@ -7,10 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 import kfac
-from benchmarks import harness
+from benchmarks import harness, rivals
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, random_images
-from benchmarks.rivals.resnets import mean_loss
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, mean_loss, random_images
 
 v1 = tf.compat.v1
 
@@ -71,7 +70,11 @@ def register(layers: kfac.LayerCollection, logits: Any) -> None:
     # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
     layers.set_default_scale_and_shift_approximation("diagonal")
     layers.register_categorical_predictive_distribution(logits, name="classes")
-    layers.auto_register_layers()
+    if rivals.is_here():
+        layers.set_default_generic_approximation("diagonal")  # For batch norms' scale and shift.
+        layers.auto_register_layers(batch_size=int(logits.shape[0]))
+    else:
+        layers.auto_register_layers()
 
 
 def make_kfac(layers: kfac.LayerCollection, **settings: bool) -> Any:
