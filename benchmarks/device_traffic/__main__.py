@@ -2,8 +2,7 @@
 
 For each step, the table shows the bytes that cross between the memories of the CPU and the GPUs,
 the copies that a GPU waits for in the middle of the step, and the largest number of such waits that
-follow each other. `--details` lists the tensors, the waits and the operations without a GPU kernel;
-`--links` lists the bytes from each memory to each other.
+follow each other. `--details` lists the tensors, the waits and the operations without a GPU kernel.
 
     python -m benchmarks.device_traffic --step=kfac --towers=4 --details
 """
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.device_traffic import links
 
 if TYPE_CHECKING:
     from benchmarks.device_traffic.traffic import Traffic
@@ -48,34 +46,6 @@ def details(measured: Traffic) -> Iterator[str]:
         yield f"  no kernel  {stray.device:<15} {stray.kind} {stray.name}"
 
 
-def link_lines(measured: Traffic) -> Iterator[str]:
-    """Yields a line for each pair of memories, then one with the largest numbers."""
-    found = links.of(measured.crossings)
-    for (source, target), size in sorted(found.bytes.items()):
-        yield f"  link       {source + ' > ' + target:<16}{size:>10} B"
-    yield (
-        f"  most       on a link {found.largest} B, into a memory {found.most_received} B, "
-        f"out of a memory {found.most_sent} B; {measured.transfers} transfers one after another"
-    )
-
-
-def record(measured: Traffic) -> dict[str, object]:
-    """Returns a step's traffic as a value that JSON can represent."""
-    return {
-        "operations": measured.operations,
-        "sent": {route: measured.sent(route) for route in ROUTES},
-        "rounds": measured.rounds,
-        "transfers": measured.transfers,
-        "links": [
-            {"source": source, "target": target, "bytes": size}
-            for (source, target), size in links.of(measured.crossings).bytes.items()
-        ],
-        "crossings": [each._asdict() for each in measured.large],
-        "waits": [each._asdict() for each in measured.waits],
-        "strays": [each._asdict() for each in measured.strays],
-    }
-
-
 def main(_: Sequence[str]) -> None:
     """Measures the chosen steps, then prints and saves the results."""
     from benchmarks.device_traffic import steps  # noqa: PLC0415
@@ -94,10 +64,15 @@ def main(_: Sequence[str]) -> None:
         print(row)
         if FLAGS.details:
             print("\n".join(details(measured)))
-        if FLAGS.links:
-            print("\n".join(link_lines(measured)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, {name: record(each) for name, each in found.items()})
+    record = {
+        name: {
+            "rounds": each.rounds,
+            "crossings": [crossing._asdict() for crossing in each.crossings],
+            "strays": [stray._asdict() for stray in each.strays],
+        }
+        for name, each in found.items()
+    }
+    harness.save(record)
 
 
 def define_flags() -> None:
@@ -107,8 +82,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("summaries", False, "Measure steps that write summaries.")
     flags.DEFINE_bool("inverses", True, "Measure steps in which K-FAC computes new inverses.")
     flags.DEFINE_bool("details", False, "List tensors, waits and missing kernels.")
-    flags.DEFINE_bool("links", False, "List the bytes from each memory to each other.")
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":
