@@ -70,11 +70,9 @@ PLANS: Mapping[str, Plan] = {
         "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
     ),
     "start": Plan("start", 30, ("--network=resnet20", "--rival=tensorflow-kfac")),
-    "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
     "device_traffic": Plan("device_traffic", 10),
-    "kfac_memory": Plan("kfac_memory", 45),
     "cluster_points": Plan("scaling.cluster_points", 15),
     "all_reduce_points": Plan("scaling.all_reduce_points", 15),
     "scaling": Plan("scaling", 1, files=("--points={folder}/cluster_points.json",)),

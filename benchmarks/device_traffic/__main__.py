@@ -1,8 +1,9 @@
 """Traffic between devices in training steps of towers on GPUs, found without a GPU.
 
 For each step, the table shows the bytes that cross between the memories of the CPU and the GPUs,
-the copies that a GPU waits for in the middle of the step, and the largest number of such waits that
-follow each other. `--details` lists the tensors, the waits and the operations without a GPU kernel.
+the copies that a GPU waits for in the middle of the step, the largest number of such waits that
+follow each other, and the bytes of the variables on the fullest GPU, K-FAC's among them.
+`--details` lists the tensors, the waits and the operations without a GPU kernel.
 
     python -m benchmarks.device_traffic --step=kfac --towers=4 --details
 """
@@ -27,21 +28,25 @@ FLAGS = flags.FLAGS
 def lines(found: Mapping[str, Traffic]) -> Iterator[str]:
     """Yields the lines of a table, one for each step."""
     heads = "".join(f"{f'{route}, kB':>13}" for route in ROUTES)
-    yield f"{'step':<32}{heads}{'waits':>8}{'rounds':>8}{'no kernel':>11}"
+    yield f"{'step':<32}{heads}{'waits':>8}{'rounds':>8}{'no kernel':>11}{'variables, MB':>15}"
     for name, measured in found.items():
         sent = "".join(f"{measured.sent(route) / 1e3:>13.1f}" for route in ROUTES)
         waits, strays = len(measured.waits), len(measured.strays)
-        yield f"{name:<32}{sent}{waits:>8}{measured.rounds:>8}{strays:>11}"
+        kept = max((size for device, size in measured.kept.items() if device != "CPU:0"), default=0)
+        counts = f"{waits:>8}{measured.rounds:>8}{strays:>11}{kept / 1e6:>15.2f}"
+        yield f"{name:<32}{sent}{counts}"
 
 
 def details(measured: Traffic) -> Iterator[str]:
-    """Yields a line for each large tensor that crosses, each wait and each missing kernel."""
+    """Yields a line for each large tensor that crosses, wait, device and missing kernel."""
     for title, crossings in (("crosses", measured.large), ("wait", measured.waits)):
         for each in crossings:
             size = "?" if each.bytes is None else each.bytes
             route = f"{each.source} > {each.target}"
             consumers = ", ".join(each.consumers[:2])
             yield f"  {title:<10}{route:<16}{size:>10} B  {each.kind} {each.name} for {consumers}"
+    for device, size in sorted(measured.kept.items()):
+        yield f"  variables  {device:<16}{size:>9} B"
     for stray in measured.strays:
         yield f"  no kernel  {stray.device:<15} {stray.kind} {stray.name}"
 
@@ -67,6 +72,7 @@ def main(_: Sequence[str]) -> None:
     record = {
         name: {
             "rounds": each.rounds,
+            "kept": each.kept,
             "crossings": [crossing._asdict() for crossing in each.crossings],
             "strays": [stray._asdict() for stray in each.strays],
         }

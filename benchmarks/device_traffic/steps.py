@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -141,12 +141,6 @@ def _is_of_inverses(tensor: Any) -> bool:
 
 
 def _towers(step: Step, count: int) -> list[Any]:
-    return replicated_fetches(step, count, _batch(step.images, count))
-
-
-def replicated_fetches(step: Step, count: int, batch: Sequence[Any]) -> list[Any]:
-    """Builds a step of towers, each on its own GPU; returns the operations that it runs."""
-
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         optimizer = replicate.TowerOptimizer(step.optimizer, **step.settings)
         loss = step.model(features, labels)
@@ -162,7 +156,7 @@ def replicated_fetches(step: Step, count: int, batch: Sequence[Any]) -> list[Any
         variables=step.variables,
         reduction=step.reduction,
     )
-    spec = replicated(*batch, replicate.ModeKeys.TRAIN)
+    spec = replicated(*_batch(step.images, count), replicate.ModeKeys.TRAIN)
     return [spec.train_op, spec.loss.op]
 
 
@@ -235,12 +229,16 @@ def _registered_embedding(words: Any, labels: Any) -> Any:
     return mean_cross_entropy(layer.outputs, labels)
 
 
-def _network(name: str, classes: int) -> Callable[[Any, Any], Any]:
+def _network(name: str, classes: int, registered: bool = False) -> Callable[[Any, Any], Any]:
     """Returns the model of a network of `examples.slim`."""
 
     def model(images: Any, labels: Any) -> Any:
         network = factory.get_network_fn(name, classes, is_training=True)
         logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
+        if registered:
+            layers = kfac.graph_layer_collection()
+            layers.register_categorical_predictive_distribution(logits, name="logits")
+            layers.auto_register_layers()
         return mean_cross_entropy(logits, labels)
 
     return model
@@ -301,6 +299,9 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
         "kfac, ekfac": Step(optimizer=_kfac(), model=_registered_convnet("ekfac")),
         "kfac, dense kron": Step(optimizer=_kfac(), model=_registered_dense),
         "kfac, embedding": Step(optimizer=_kfac(), model=_registered_embedding, images=False),
+        "kfac, resnet_v1_50": Step(
+            optimizer=_REGULAR, model=_network("resnet_v1_50", 1000, registered=True)
+        ),
         "kfac, accumulated": Step(
             optimizer=_kfac(), model=_registered_convnet(), settings={"accumulate_steps": 4}
         ),

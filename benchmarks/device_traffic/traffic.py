@@ -15,6 +15,8 @@ that do not run because a chosen output of a `Switch` is dead. Sizes are those o
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 from benchmarks.device_traffic import placement
 from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
 
@@ -96,12 +98,14 @@ class Traffic(NamedTuple):
       strays: Operations that request a GPU but have no kernel for it.
       rounds: Largest number of waits that follow each other.
       transfers: Largest number of tensors of more than `LARGE` bytes that cross one after another.
+      kept: Bytes of all variables, by device.
     """
 
     crossings: list[Crossing]
     strays: list[Stray]
     rounds: int
     transfers: int
+    kept: Mapping[str, int]
 
     def sent(self, route: str) -> int:
         """Returns the bytes that cross on a route such as "CPU>GPU"."""
@@ -174,7 +178,18 @@ def measure(
         strays=list(_strays(executed, placed, found)),
         rounds=max((waits.get(each, 0) for each in on_gpus), default=0),
         transfers=max(transfers.values(), default=0),
+        kept=_kept(operations, placed),
     )
+
+
+def _kept(operations: Iterable[Operation], placed: Mapping[Operation, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for operation in operations:
+        if operation.type == "VarHandleOp":
+            shape = tf.TensorShape(operation.get_attr("shape"))
+            size = (shape.num_elements() or 0) * operation.get_attr("dtype").size
+            found[placed[operation]] = found.get(placed[operation], 0) + size
+    return found
 
 
 def computed_before(operations: Iterable[Operation]) -> set[Operation]:

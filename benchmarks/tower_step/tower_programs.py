@@ -4,7 +4,6 @@ The data stay in memory, so only the step is timed and not its input. The models
 `tower_models`.
 """
 
-import gc
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -27,24 +26,6 @@ Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
 """Function of model, devices, features and labels that returns a train op."""
 
 
-class GraphBuild:
-    """Program whose step builds the training graph."""
-
-    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
-        """Stores the arguments of `build`."""
-        self._arguments = model, devices
-        self._build = build
-
-    def run(self, steps: int) -> float:
-        """Builds graphs and returns the mean seconds per graph."""
-        gc.collect()  # Frees the graphs of earlier turns outside of the timing.
-        return harness.mean_seconds(self._build_anew, steps)
-
-    def _build_anew(self) -> None:
-        with tf.Graph().as_default():
-            _build_in_graph(*self._arguments, self._build)
-
-
 class GraphProgram:
     """Train op in its own graph and session, on the logical devices of this process."""
 
@@ -52,7 +33,8 @@ class GraphProgram:
         """Builds the graph and initializes the variables."""
         self.graph = tf.Graph()
         with self.graph.as_default():
-            self._train = _build_in_graph(model, devices, build)
+            v1.train.create_global_step()
+            self._train = build(model, devices, *read_batch(model))
             initializer = v1.group(
                 v1.global_variables_initializer(), v1.local_variables_initializer()
             )
@@ -97,11 +79,6 @@ def read_batch(model: Model) -> tuple[Any, Any]:
 def get_variables(model: Model) -> Parameters:
     """Returns the variables of a model in the current scope. Creates them if they do not exist."""
     return {n: v1.get_variable(n, initializer=value) for n, value in model.parameters.items()}
-
-
-def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
-    v1.train.create_global_step()
-    return build(model, devices, *read_batch(model))
 
 
 def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import graph_build, harness, memory, rival_memory, rivals
+from benchmarks import harness, memory, rival_memory, rivals
 from benchmarks.checkpoint_time import __main__ as checkpoint_time
 from benchmarks.kfac_step import __main__ as kfac_step
 from benchmarks.tower_step import __main__ as tower_step
@@ -24,10 +24,6 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
     saves = {"replicate": [1.0, 3.0, 2.0], "plain Saver": [1.0, 2.0, 2.0]}
     measured = {"times": {"save": saves}, "variables": 1200, "numbers": 3}
     for lines, last in (
-        (
-            graph_build.lines({4: {"replicated": [2.0, 4.0], "by hand": [2.0, 2.0]}}),
-            "4 3.00 [2.00, 4.00] 2.00 [2.00, 2.00] 1.50 [1.00, 2.00] 0.75",
-        ),
         (memory.lines(PEAKS), "MLP, 2 towers 530 [525, 535] 30 [25, 35] 1.50"),
         (
             rival_memory.lines({"convnet": {"ours": [10**7], "tensorflow-kfac": [4 * 10**7]}}),
@@ -94,7 +90,6 @@ def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
 SLOW_PROGRAMS = {
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
-    "kfac_memory": ["--network=lenet", "--image_size=12", "--classes=5", "--towers=2"],
     "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
     "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
     "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
@@ -108,7 +103,6 @@ SLOW_PROGRAMS = {
     ("name", "options"),
     [
         ("canned_kfac", ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"]),
-        ("graph_build", ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]),
         *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW_PROGRAMS.items()),
     ],
 )

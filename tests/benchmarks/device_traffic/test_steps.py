@@ -58,6 +58,10 @@ def test_kfac_sends_gradients_and_packed_sums_once(usual_step):
     sums = [packed(size) for size in (785, 64, 65, 10)]
     # Both inverses of a layer are where its gradient is multiplied.
     assert sorted(each for each in between if each > scalars) == sorted(sums)
+    # Averages and inverses are kept once, about half of them on each GPU, and weights on the CPU.
+    on_gpus = [found.kept["GPU:0"], found.kept["GPU:1"]]
+    assert 0 <= sum(on_gpus) - 2 * sum(4 * size**2 for size in (785, 64, 65, 10)) < SLACK
+    assert found.kept["CPU:0"] == pytest.approx(2 * parameters, abs=scalars)
     # Gradients are summed on the CPU.
     assert found.rounds == 1
     assert {each.bytes for each in found.waits} <= {0, accepted, checked, *DENSE_PARAMETERS}
