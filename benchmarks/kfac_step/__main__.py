@@ -1,8 +1,8 @@
 """Time of a K-FAC step, compared with a momentum SGD step on the same model.
 
 Both optimizers train in one process, in short alternating blocks, so that other load on the machine
-slows both. A second table has the floating-point operations of the textbook algorithm and those
-that were executed. `--profile` adds the time by op type.
+slows both. More lines compare the floating-point operations that were executed.
+`--profile` adds the time by op type.
 
     python -m benchmarks.kfac_step --model=convnet --batch_size=1024 --repeats=7
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.kfac_step import MODELS, operation_counts
+from benchmarks.kfac_step import MODELS
 
 if TYPE_CHECKING:
     from benchmarks.kfac_step.step_programs import Program
@@ -23,9 +23,6 @@ OPTIMIZERS = ("momentum", "kfac")
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, by optimizer. Those of K-FAC include inverses."""
-
-Operations: TypeAlias = Mapping[str, tuple[float, float]]
-"""Operations per step of momentum SGD and of K-FAC: "textbook", "executed"."""
 
 FLAGS = flags.FLAGS
 
@@ -48,16 +45,6 @@ def measure(programs: "Mapping[str, Program]") -> Times:
     return harness.take_turns(programs, FLAGS.repeats, FLAGS.block, warm_up)
 
 
-def count_operations(model: str, programs: "Mapping[str, Program]") -> Operations:
-    """Counts the operations of both optimizers."""
-    counts = _textbook_operations(model)
-    momentum, kfac = (programs[name].executed_operations() for name in OPTIMIZERS)
-    return {
-        "textbook": (operation_counts.momentum_operations(counts), sum(counts.values())),
-        "executed": (momentum, kfac),
-    }
-
-
 def time_lines(found: Mapping[str, Times]) -> Iterator[str]:
     """Yields the lines of a table: "median [smallest, largest]" of times and ratios."""
     yield f"{'':<28}{'momentum ms':>24}{'K-FAC ms':>28}{'ratio':>22}"
@@ -68,15 +55,11 @@ def time_lines(found: Mapping[str, Times]) -> Iterator[str]:
         yield f"{name:<28}{cells[0]:>24}{cells[1]:>28}{ratio:>22}"
 
 
-def operation_lines(found: Mapping[str, Operations]) -> Iterator[str]:
-    """Yields the lines of a table: operations of both in units of 10⁹, and their ratio."""
-    yield f"{'10⁹ operations':<28}{'textbook':>24}{'executed':>28}"
-    for name, operations in found.items():
-        textbook, executed = (
-            f"{momentum / 1e9:.2f}, {kfac / 1e9:.2f}: {kfac / momentum:.2f}"
-            for momentum, kfac in operations.values()
-        )
-        yield f"{name:<28}{textbook:>24}{executed:>28}"
+def operation_line(model: str, operations: Mapping[str, float]) -> str:
+    """Returns a line with the operations of a step of both in units of 10⁹, and their ratio."""
+    momentum, kfac = (operations[name] for name in OPTIMIZERS)
+    numbers = f"{momentum / 1e9:.2f}, {kfac / 1e9:.2f}: {kfac / momentum:.2f}"
+    return f"{model}, 10⁹ operations: {numbers}"
 
 
 def profile(model: str) -> Iterator[str]:
@@ -92,17 +75,6 @@ def profile(model: str) -> Iterator[str]:
     for kind in sorted(with_inverses, key=lambda kind: -with_inverses[kind])[:20]:
         columns = (plain.get(kind, 0.0), without.get(kind, 0.0), with_inverses[kind])
         yield "".join(f"{value:>12.1f}" for value in columns) + f"  {kind}"
-    yield f"{model}: 10⁹ floating-point operations by the textbook"
-    for purpose, count in _textbook_operations(model).items():
-        yield f"{count / 1e9:>12.2f}  {purpose}"
-
-
-def _textbook_operations(model: str) -> dict[str, float]:
-    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
-
-    sizes = step_programs.layer_sizes(model)
-    interval = step_programs.INVERT_EVERY
-    return operation_counts.textbook_operations(sizes, FLAGS.batch_size, interval)
 
 
 def main(_: Sequence[str]) -> None:
@@ -114,8 +86,10 @@ def main(_: Sequence[str]) -> None:
     for model in FLAGS.model:
         programs = make_programs(model)
         times[model] = measure(programs)
-        operations[model] = count_operations(model, programs)
-    print("\n".join([*time_lines(times), *operation_lines(operations)]))
+        operations[model] = {
+            name: program.executed_operations() for name, program in programs.items()
+        }
+    print("\n".join([*time_lines(times), *map(operation_line, operations, operations.values())]))
     if FLAGS.profile:
         for model in FLAGS.model:
             print("\n".join(profile(model)))

@@ -1,20 +1,20 @@
 """Training programs of the benchmark: a residual network and an optimizer in their own session."""
 
-import functools
 import math
 from typing import Any
 
 import tensorflow as tf
 
 import kfac
-from benchmarks import harness, rivals
+from benchmarks import rivals
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
 from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, mean_loss, random_images
+from benchmarks.session_programs import SessionProgram
 
 v1 = tf.compat.v1
 
 
-class Program:
+class Program(SessionProgram):
     """A network and an optimizer in their own graph and session."""
 
     def __init__(
@@ -25,27 +25,22 @@ class Program:
         A batch size of 0 means the usual one. `curvature_share` is the share of the examples that
         K-FAC's averages are made of.
         """
-        graph = tf.Graph()
-        with graph.as_default():
-            v1.set_random_seed(1)
-            chosen = NETWORKS[network]
+        chosen = NETWORKS[network]
+
+        def build() -> Any:
             images = random_images(chosen, batch_size or chosen.batch_size)
             if optimizer == "momentum":
                 loss = mean_loss(chosen.logits(images))
-                self._train = v1.train.MomentumOptimizer(1e-3, 0.9).minimize(loss)
-            else:
-                layers = kfac.LayerCollection()
-                logits = registered_logits(chosen, images, layers, curvature_share)
-                optimizer = make_kfac(layers, spread_inverses=True)
-                self._train = optimizer.minimize(mean_loss(logits))
-            initializer = v1.global_variables_initializer()
-        self._session = v1.Session(graph=graph)
-        self._session.run(initializer)
+                return v1.train.MomentumOptimizer(1e-3, 0.9).minimize(loss)
+            layers = kfac.LayerCollection()
+            logits = registered_logits(chosen, images, layers, curvature_share)
+            return make_kfac(layers, spread_inverses=True).minimize(mean_loss(logits))
+
+        super().__init__(build)
 
     def seconds(self, steps: int) -> list[float]:
         """Runs some steps and returns the seconds of each."""
-        step = functools.partial(self._session.run, self._train)
-        return [harness.mean_seconds(step, 1) for _ in range(steps)]
+        return [self.run(1) for _ in range(steps)]
 
 
 def registered_logits(

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import replicate
 from benchmarks import harness
+from benchmarks.session_programs import SessionProgram, traced
 from benchmarks.tower_step import WAYS
 from benchmarks.tower_step.tower_models import Model, Parameters
 from model_deploy import GradientReduction
@@ -26,29 +27,17 @@ Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
 """Function of model, devices, features and labels that returns a train op."""
 
 
-class GraphProgram:
+class GraphProgram(SessionProgram):
     """Train op in its own graph and session, on the logical devices of this process."""
 
     def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
         """Builds the graph and initializes the variables."""
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            v1.train.create_global_step()
-            self._train = build(model, devices, *read_batch(model))
-            initializer = v1.group(
-                v1.global_variables_initializer(), v1.local_variables_initializer()
-            )
-        self._session = v1.Session(graph=self.graph)
-        self._session.run(initializer)
-
-    def run(self, steps: int) -> float:
-        """Runs some steps and returns the mean seconds per step."""
-        return harness.mean_seconds(lambda: self._session.run(self._train), steps)
+        super().__init__(lambda: build(model, devices, *read_batch(model)))
 
     def parameters(self) -> list[np.ndarray]:
         """Returns the trained values, in order of creation."""
         with self.graph.as_default():
-            values: list[np.ndarray] = self._session.run(v1.trainable_variables())
+            values: list[np.ndarray] = self.session.run(v1.trainable_variables())
         return values
 
     def largest_tensor(self) -> int:
@@ -56,12 +45,9 @@ class GraphProgram:
 
         Call this after a first step, because TensorFlow copies an embedding table in that one.
         """
-        metadata = v1.RunMetadata()
-        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        self._session.run(self._train, options=options, run_metadata=metadata)
         return max(
             memory.total_bytes
-            for device in metadata.step_stats.dev_stats
+            for device in traced(self.session, self.train).step_stats.dev_stats
             for node in device.node_stats
             for memory in node.memory
         )

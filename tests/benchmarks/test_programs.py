@@ -13,7 +13,6 @@ from benchmarks.kfac_step import __main__ as kfac_step
 from benchmarks.tower_step import __main__ as tower_step
 
 TIMES = [0.001, 0.002, 0.001], [0.002, 0.003, 0.004]
-OPERATIONS = {"textbook": (1e9, 8.7e9), "executed": (1e9, 2.5e9)}
 PEAKS = {
     memory.ALONE: {memory.ALONE: [400_000_000, 500_000_000, 600_000_000]},
     "MLP": {"1 tower": [520_000_000], "2 towers": [525_000_000, 530_000_000, 535_000_000]},
@@ -34,8 +33,8 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
             "convnet 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00]",
         ),
         (
-            kfac_step.operation_lines({"convnet": OPERATIONS}),
-            "convnet 1.00, 8.70: 8.70 1.00, 2.50: 2.50",
+            [kfac_step.operation_line("convnet", {"momentum": 1e9, "kfac": 2.5e9})],
+            "convnet, 10⁹ operations: 1.00, 2.50: 2.50",
         ),
         (
             tower_step.lines("MLP", 2, {"times": {"replicated": TIMES[0], "by hand": TIMES[1]}}),
@@ -75,15 +74,14 @@ def test_benchmarks_accept_their_planned_options(tmp_path, run_command):
 
 
 def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
-    options = SimpleNamespace(model=["convnet"], environments="", repeats=2)
-    peaks = iter(range(101, 109))
+    options = SimpleNamespace(model=["convnet"], environments="", repeats=2, steps=1)
+    peaks = iter([100, 200, *range(301, 309)])
     monkeypatch.setattr(rival_memory, "FLAGS", options)
-    monkeypatch.setattr(rival_memory, "commands", lambda *_: {"ours": [], "tensorflow-kfac": []})
     monkeypatch.setattr(rivals, "install", lambda *_: "python")
-    monkeypatch.setattr(harness, "read_json", lambda *_: {"alone": 100, "peak": next(peaks)})
+    monkeypatch.setattr(harness, "read_json", lambda *_: next(peaks))
     assert rival_memory.measure() == {
-        "convnet, momentum": {"ours": [1, 3], "tensorflow-kfac": [2, 4]},
-        "convnet, kfac": {"ours": [5, 7], "tensorflow-kfac": [6, 8]},
+        "convnet, momentum": {"ours": [201, 203], "tensorflow-kfac": [102, 104]},
+        "convnet, K-FAC": {"ours": [205, 207], "tensorflow-kfac": [106, 108]},
     }
 
 
