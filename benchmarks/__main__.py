@@ -73,9 +73,8 @@ PLANS: Mapping[str, Plan] = {
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
     "device_traffic": Plan("device_traffic", 10),
-    "cluster_points": Plan("scaling.cluster_points", 15),
-    "all_reduce_points": Plan("scaling.all_reduce_points", 15),
-    "scaling": Plan("scaling", 1, files=("--points={folder}/cluster_points.json",)),
+    "cluster_points": Plan("scaling.cluster_points", 45),
+    "all_reduce_points": Plan("scaling.all_reduce_points", 45),
 }
 """Plans by name, in the order in which they run."""
 

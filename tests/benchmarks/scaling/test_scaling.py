@@ -1,35 +1,46 @@
-"""The tables of measured clusters."""
+"""Cases and tables of clusters, and the measurement of real ones."""
 
-import json
+import types
+
+import pytest
 
 from benchmarks import harness
-from benchmarks.scaling import all_reduce_points
+from benchmarks.scaling import points
 from benchmarks.scaling.chains import SHAPES
-from benchmarks.scaling.cluster_cases import Case, Point
+
+FIRST = SHAPES[0]
 
 
-def test_program_prints_medians_of_steps_and_contention(run_command, tmp_path):
-    points = []
-    for mode, workers, milliseconds, cpu in (
-        ("local", 1, 4.0, 2.0),
-        ("local", 2, 6.0, 3.0),
-        *(("synchronous", 2, each, 1.0) for each in (9.0, 7.0, 8.0)),
-    ):
-        case = Case(mode, 256, 4, 16, workers)
-        points.append(Point(case, 1e-3 * milliseconds, 1e-3 * cpu, 5e-4, 1e6, 0.02).as_json())
-    data = tmp_path / "points.json"
-    harness.write_record(str(data), points)
-    done = run_command("-m", "benchmarks.scaling", f"--points={data}")
-    assert json.loads(data.read_text())["date"][:10] in done.stdout
-    assert "Other programs took 0.02 cores, at most 0.02." in done.stdout
-    assert "| local | 4 × 256², 16 | 4.0 | 6.0 |" in done.stdout
-    assert "| synchronous | 4 × 256², 16 |  | 8.0 |" in done.stdout
-    assert "| local: 4 × 256², 16 | 1.00 | 1.50 |" in done.stdout
+def test_cases_are_those_that_modes_can_have(monkeypatch):
+    options = types.SimpleNamespace(workers=["1", "3"], shapes=["0", "2"])
+    monkeypatch.setattr(points, "FLAGS", options)
+    modes = ["asynchronous", "averaging", "dedicated_workers"]
+    assert points.cases(modes) == [
+        ("asynchronous", FIRST, 1),
+        ("asynchronous", FIRST, 3),
+        ("dedicated_workers", FIRST, 3),
+        ("asynchronous", SHAPES[2], 1),
+        ("asynchronous", SHAPES[2], 3),
+    ]
 
 
-def test_all_reduce_is_compared_with_keras():
-    first = SHAPES[0]
-    found = {("all_reduce", first, 2): [0.004, 0.006], ("keras", first, 2): [0.010]}
-    *_, ours, theirs = all_reduce_points.table(found)
-    assert ours == "| all_reduce | 4 × 256², 512 | 5.0 (0.50) |"
-    assert theirs == "| keras | 4 × 256², 512 | 10.0 |"
+def test_table_compares_all_reduce_with_keras():
+    found = {("all_reduce", FIRST, 2): [0.004, 0.006], ("keras", FIRST, 2): [0.010]}
+    found[("synchronous", FIRST, 1)] = [0.002, 0.001, 0.003]
+    _, _, ours, theirs, synchronous = points.table(found)
+    assert ours == "| all_reduce | 4 × 256², 512 |  | 5.0 (0.50) |"
+    assert theirs == "| keras | 4 × 256², 512 |  | 10.0 |"
+    assert synchronous == "| synchronous | 4 × 256², 512 | 2.0 |  |"
+
+
+def test_failed_processes_are_an_error(monkeypatch):
+    monkeypatch.setattr(points.sys, "executable", "false")
+    with pytest.raises(harness.ChildError, match="Could not measure all_reduce with 1 workers"):
+        points.measure("all_reduce", FIRST, 1, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("mode", ["averaging", "shared", "all_reduce"])
+def test_two_real_workers_are_measured(mode):
+    assert 0 < points.measure(mode, SHAPES[2], 2, 10) < 10
