@@ -2,7 +2,8 @@
 
 python -m benchmarks.scaling.task MODE LAYERS WIDTH BATCH WORKERS STEPS MODEL_DIR
 
-The chief prints the seconds of its steps, block by block, as a line of JSON. All processes are ended then.
+The chief prints the seconds of its steps, block by block, as a line of JSON. Then all processes are
+ended.
 """
 
 import json
