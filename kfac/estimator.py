@@ -10,7 +10,7 @@ References:
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -48,7 +48,6 @@ from kfac.linalg.damped_functions import (
     MatrixFunction,
     Power,
 )
-from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.registration.registered_model import RegisteredModel
 from kfac.state import (
@@ -110,7 +109,6 @@ def make_fisher_estimator(
 
 
 @typing.final
-@with_moved_attributes
 class FisherEstimator:
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
 
@@ -662,7 +660,3 @@ class FisherEstimator:
             cov_thunks,
             inv_thunks,
         )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

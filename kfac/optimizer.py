@@ -15,7 +15,7 @@ References:
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -32,8 +32,6 @@ from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.vectors import Vector
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
@@ -51,7 +49,6 @@ v1 = tf.compat.v1
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
 
-@with_moved_attributes
 @methods_show_user_frames
 class KfacOptimizer(v1.train.GradientDescentOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
@@ -188,7 +185,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
             called here.
         """
-        check_overrides(type(self), KfacOptimizer)
         check_number("damping", damping, "> 0", lambda x: x > 0)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
         check_number("weight_decay_coeff", weight_decay_coeff, ">= 0", lambda x: x >= 0)
@@ -599,7 +595,3 @@ def _check_not_eager(optimizer: KfacOptimizer, method: str) -> None:
             "but it runs in graph mode only: call it in a model_fn of an Estimator, or inside of "
             "`with tf.Graph().as_default():`."
         )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -30,8 +30,6 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared_constants import shared_constant
-from kfac.moved_names import with_moved_attributes
-from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all, group
 
 v1 = tf.compat.v1
@@ -55,19 +53,6 @@ LARGE_INVERSE = 1024.0**3
 """Cost from which a single inverse keeps all cores of a device busy."""
 
 
-_SINGLE_FUNCTIONS = (
-    "register_matpower",
-    "register_inverse",
-    "register_cholesky",
-    "register_cholesky_inverse",
-    "get_matpower",
-    "get_inverse",
-    "get_cholesky",
-    "get_cholesky_inverse",
-)
-_GENERAL = "register(function, damping) and operator(function, damping)"
-
-
 class Moment(NamedTuple):
     """One tower's share of a statistic.
 
@@ -80,7 +65,6 @@ class Moment(NamedTuple):
     count: Scalar
 
 
-@with_moved_attributes
 class FisherFactor(abc.ABC):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
@@ -102,11 +86,6 @@ class FisherFactor(abc.ABC):
       default_substitutes: Returns the tensors to use where no others are given, instead of those
         that the factor was made with.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses overridden methods for a single matrix function, which would never be called."""
-        super().__init_subclass__(**kwargs)
-        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(
         self,
