@@ -21,14 +21,14 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
+from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
-from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
 from kfac.damping.adaptation import AdaptationSettings, DampingSettings, make_damping_rule
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
-from kfac.estimator import make_fisher_estimator
+from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.vectors import Vector
@@ -139,7 +139,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             where the forward pass was. For gradients `compute_gradients` has its own.
           batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
             The "qmodel" types otherwise count the rows of the first loss's inputs.
-          placement_strategy: As in `make_fisher_estimator`.
+          placement_strategy: None spreads the work over devices by cost, "round_robin" in turn.
           compute_params_stats: True to serve `params_stats`.
           adapt_damping: True if λ adapts to how well the quadratic model foretells the loss of
             the mini-batch. It is then in a variable; the given one, if it is a Variable.
@@ -236,8 +236,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         every_step = self._momentum_rule.knows_model_change
         self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
         self._damping_rule = make_damping_rule(damping_settings, self._losses, self._change)
-        self._estimator = make_fisher_estimator(
-            placement_strategy,
+        self._estimator = FisherEstimator(
+            placement_strategy=placement_strategy,
             variables=var_list,
             cov_ema_decay=called_once(refresh.decay_per_update(cov_ema_decay)),
             damping=functools.partial(

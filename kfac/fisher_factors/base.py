@@ -83,8 +83,6 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
-      default_substitutes: Returns the tensors to use where no others are given, instead of those
-        that the factor was made with.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class FisherFactor(abc.ABC):
         self._devices = devices
         self._config = config or CurvatureConfig()
         self._average = MovingAverage()
-        self.default_substitutes: Callable[[], Substitutes] = dict
+        self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
     @abc.abstractmethod
@@ -328,6 +326,14 @@ class FisherFactor(abc.ABC):
         if not self._average.variables:
             self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
+    def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
+        """Tells that the tensors that the factor was made with only stand for others.
+
+        Args:
+          substitutes: Returns the others, which are used where none are given.
+        """
+        self._default_substitutes = substitutes
+
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
         """Returns C of `cov_shape`, the second moment of this batch.
 
@@ -354,7 +360,7 @@ class FisherFactor(abc.ABC):
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
-        known = self.default_substitutes() if substitutes is None else substitutes
+        known = self._default_substitutes() if substitutes is None else substitutes
         return [
             tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
             for towers in self._tensors

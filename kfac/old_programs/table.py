@@ -231,6 +231,9 @@ _MOVED = {
             "APPROX_KRONECKER_SERIES_2_NAME APPROX_KRONECKER_SUA_NAME"
         ): "kfac.registration.approximations.{name}",
     },
+    "kfac.estimator": {
+        "make_fisher_estimator": "kfac.old_programs.estimators.make_fisher_estimator",
+    },
     "kfac.keras": {
         "optimizers": "kfac.keras",
     },

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.curvature.by_hand import CurvatureOps
 from kfac.old_programs.look_ups import found_at, refuse_import
 from kfac.old_programs.table import GONE, MOVED
 
@@ -132,7 +133,7 @@ def test_error_names_the_attribute_that_replaces(cls):
         first = re.match(r"[a-z]\w+", text).group()
         assert first in {"nothing", "the"} or hasattr(found_at(cls), first), first
         for member in re.findall(r"as its (\w+)", text):
-            assert member in kfac.estimator.CurvatureOps._fields
+            assert member in CurvatureOps._fields
     with pytest.raises(AttributeError, match=r"^'Below' object has no attribute 'nonsense'$"):
         _ = old.nonsense
 
