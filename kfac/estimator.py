@@ -142,7 +142,7 @@ class FisherEstimator(CurvatureByHand):
         self._compute_params_stats = compute_params_stats
         self._batch_size = batch_size
         self._devices = (cov_devices, inv_devices, trans_devices)
-        self._place = STRATEGIES[placement_strategy]
+        self._strategy = STRATEGIES[placement_strategy]
         self._placement: Placement | None = None
         self._params_stats: tuple[Tensor, ...] = ()
         self._passes: BackwardPasses | None = None
@@ -254,15 +254,12 @@ class FisherEstimator(CurvatureByHand):
                 for function in self._served.all:
                     block.register(function)
                 block.check_shapes()
-        self._placement = self._placed()
-        return self._placement
-
-    def _placed(self) -> Placement:
-        costs = placement_costs(self.blocks, self._collection.get_factors())
-        layers = distinct(device for block in self.blocks for device in block.devices)
         # Blocks of the parameters themselves name no device; they go where the others are.
-        named = tuple(device for device in layers if device)
-        return self._place(costs, Devices(*self._devices, named or layers))
+        layers = distinct(device for block in self.blocks for device in block.devices)
+        devices = Devices(*self._devices, tuple(filter(None, layers)) or layers)
+        costs = placement_costs(self.blocks, self._collection.get_factors())
+        self._placement = self._strategy(costs, devices)
+        return self._placement
 
     def multiply_function(
         self,
@@ -316,16 +313,23 @@ class FisherEstimator(CurvatureByHand):
             factor.instantiate_inv_variables(place.variables)
         self._slots_with_variables = slots
 
-    def _fold(
-        self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
+    def fold(
+        self,
+        indices: Sequence[int],
+        should_decay: Tensor | bool = True,
+        backward: BackwardPass | None = None,
     ) -> Operation:
         """Returns an op that folds a batch into some averages; into none if it is not finite.
 
         Args:
-          indices: Which factors.
-          backward: The backward pass to use, unless there are sums to use.
+          indices: Numbers of the factors.
           should_decay: bool []; when false the past keeps its full weight.
+          backward: The backward pass to use, unless there are sums to use; None means the one that
+            always runs.
         """
+        self._make_factors()
+        passes = self._backward_passes()
+        backward = backward or passes.always()
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
@@ -336,16 +340,10 @@ class FisherEstimator(CurvatureByHand):
             statistics, taken = self._sums.taken(indices)
             folded = fold_statistics(factors, devices, statistics, decay)
             return group(*folded, assign_all(taken))
-        places, passes = self.placement.cov, self._backward_passes()
-        devices = [places[index].compute for index in indices]
+        devices = [self.placement.cov[index].compute for index in indices]
         batch = Batch(passes.substitutes(backward), backward.is_finite)
         used = Assignment(passes.sample_step, backward.next_step)
         return group(*fold_batch(factors, devices, batch, decay), assign_all([used]))
-
-    def fold_always(self, indices: Sequence[int], should_decay: Tensor | bool = True) -> Operation:
-        """Returns an op that folds the current batch into some averages, whatever is due."""
-        self._make_factors()
-        return self._fold(indices, self._backward_passes().always(), should_decay)
 
     def refresh(self, indices: Sequence[int]) -> Operation:
         """Returns an op that recomputes the inverses of some factors, by their numbers."""
@@ -367,7 +365,7 @@ class FisherEstimator(CurvatureByHand):
         """
 
         def update(backward: BackwardPass) -> Operation:
-            return self._fold(range(len(self.factors)), backward, should_decay)
+            return self.fold(range(len(self.factors)), should_decay, backward)
 
         if self._sums:
             self.make_vars()

@@ -148,9 +148,10 @@ def _device_of(variable: Variable) -> Iterator[None]:
 def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
-    A value that is read from a reference variable shares the variable's memory: a later assignment
-    in the same step would change it. So it is copied. A check if the copy is finite would skip the
-    copy, and look at the variable without waiting. The check of the shape prevents that.
+    What is read from a reference variable shares its memory, and would change with a later
+    assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
+    of the variable instead, without waiting, if there were only copies between. So there is a check
+    of the shape, too.
 
     Args:
       variable: The variable.

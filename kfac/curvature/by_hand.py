@@ -81,7 +81,7 @@ class CurvatureByHand(abc.ABC):
         """Makes all variables, once."""
 
     @abc.abstractmethod
-    def fold_always(self, indices: Sequence[int], should_decay: Tensor | bool) -> Operation:
+    def fold(self, indices: Sequence[int], should_decay: Tensor | bool) -> Operation:
         """Returns an op that folds the current batch into the averages of some factors."""
 
     @abc.abstractmethod
@@ -143,7 +143,7 @@ class CurvatureByHand(abc.ABC):
 
         def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
             with v1.name_scope(f"{name}/cov_update_{index}"):
-                return self.fold_always([index], should_decay)
+                return self.fold([index], should_decay)
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):
