@@ -1,5 +1,9 @@
 """The K-FAC optimizer for the workers of a cluster: synchronous gradients, and curvature by role.
 
+All-reduce is simpler where each worker can hold the variables and the curvature. This is for
+servers that hold them, for steps that outlive a lost worker, and for workers that do nothing but
+curvature.
+
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
   approximations", §3.

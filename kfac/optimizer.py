@@ -15,25 +15,23 @@ References:
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_names, names_of
+from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
-from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
 from kfac.damping.adaptation import make_damping_rule
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
-from kfac.estimator import make_fisher_estimator
+from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.vectors import Vector
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
@@ -51,7 +49,6 @@ v1 = tf.compat.v1
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
 
-@with_moved_attributes
 @methods_show_user_frames
 class KfacOptimizer(v1.train.GradientDescentOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
@@ -146,7 +143,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
             called here.
         """
-        check_overrides(type(self), KfacOptimizer)
         settings = KfacSettings.of(locals())
         check_excluded(
             "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
@@ -167,8 +163,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         every_step = self._momentum_rule.knows_model_change
         self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
         self._damping_rule = make_damping_rule(settings, self._losses, self._change)
-        self._estimator = make_fisher_estimator(
-            placement_strategy,
+        self._estimator = FisherEstimator(
+            placement_strategy=placement_strategy,
             variables=var_list,
             cov_ema_decay=called_once(refresh.decay_per_update(cov_ema_decay)),
             damping=functools.partial(
@@ -535,7 +531,3 @@ def _check_not_eager(optimizer: KfacOptimizer, method: str) -> None:
             "but it runs in graph mode only: call it in a model_fn of an Estimator, or inside of "
             "`with tf.Graph().as_default():`."
         )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

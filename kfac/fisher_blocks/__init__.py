@@ -1,7 +1,5 @@
 """Fisher blocks: products of one layer's gradient with functions of its Fisher matrix."""
 
-from typing import TYPE_CHECKING
-
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_blocks.conv import (
     ConvDiagonalFB,
@@ -20,7 +18,6 @@ from kfac.fisher_blocks.multi import (
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_blocks.single import SingleFactorBlock
 from kfac.fisher_blocks.two_factor import KroneckerBlock
-from kfac.moved_names import finder
 
 __all__ = [
     "ConvDiagonalFB",
@@ -43,6 +40,3 @@ __all__ = [
     "ScaleAndShiftFullFB",
     "SingleFactorBlock",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -30,8 +30,6 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared_constants import shared_constant
-from kfac.moved_names import with_moved_attributes
-from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all, group
 
 v1 = tf.compat.v1
@@ -55,19 +53,6 @@ LARGE_INVERSE = 1024.0**3
 """Cost from which a single inverse keeps all cores of a device busy."""
 
 
-_SINGLE_FUNCTIONS = (
-    "register_matpower",
-    "register_inverse",
-    "register_cholesky",
-    "register_cholesky_inverse",
-    "get_matpower",
-    "get_inverse",
-    "get_cholesky",
-    "get_cholesky_inverse",
-)
-_GENERAL = "register(function, damping) and operator(function, damping)"
-
-
 class Moment(NamedTuple):
     """One tower's share of a statistic.
 
@@ -80,7 +65,6 @@ class Moment(NamedTuple):
     count: Scalar
 
 
-@with_moved_attributes
 class FisherFactor(abc.ABC):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
@@ -99,14 +83,7 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
-      default_substitutes: Returns the tensors to use where no others are given, instead of those
-        that the factor was made with.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses overridden methods for a single matrix function, which would never be called."""
-        super().__init_subclass__(**kwargs)
-        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(
         self,
@@ -122,7 +99,7 @@ class FisherFactor(abc.ABC):
         self._devices = devices
         self._config = config or CurvatureConfig()
         self._average = MovingAverage()
-        self.default_substitutes: Callable[[], Substitutes] = dict
+        self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
     @abc.abstractmethod
@@ -349,6 +326,14 @@ class FisherFactor(abc.ABC):
         if not self._average.variables:
             self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
+    def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
+        """Tells that the tensors that the factor was made with only stand for others.
+
+        Args:
+          substitutes: Returns the others, which are used where none are given.
+        """
+        self._default_substitutes = substitutes
+
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
         """Returns C of `cov_shape`, the second moment of this batch.
 
@@ -375,7 +360,7 @@ class FisherFactor(abc.ABC):
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
-        known = self.default_substitutes() if substitutes is None else substitutes
+        known = self._default_substitutes() if substitutes is None else substitutes
         return [
             tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
             for towers in self._tensors
