@@ -11,7 +11,7 @@ References:
 
 # The optimizer makes settings of its arguments, parts of the settings, each once, and forwards
 # calls: curvature is the estimator's, the step `kfac.update.step`'s, momentum and damping are its
-# rules'. A policy of `kfac.update.refresh` says when the curvature is updated.
+# rules'. A policy of `kfac.update.refresh` says when the step updates the curvature.
 
 import functools
 from collections.abc import Callable, Sequence
@@ -42,8 +42,8 @@ from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.refresh import BY_CALLER, RefreshSettings
-from kfac.update.step import KfacStep, StepRules
+from kfac.update.refresh import BY_CALLER, RefreshPolicy
+from kfac.update.step import KfacStep
 from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 
 v1 = tf.compat.v1
@@ -119,7 +119,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         rejection_rho_threshold: float | None = None,
         include_damping_in_qmodel_change: bool = False,
         decays: Callable[[Variable], bool] | None = None,
-        refresh: RefreshSettings = BY_CALLER,
+        refresh: RefreshPolicy = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
@@ -201,7 +201,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self._var_list = var_list
         self._graph: Graph = None
         self._interval = damping_adaptation_interval
-        self._from_identity = refresh.from_identity
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
@@ -257,19 +256,19 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        rules = StepRules(
+        self._step = KfacStep(
+            name=name,
+            estimator=self._estimator,
+            policy=refresh,
+            precondition=self._precondition,
             momentum=self._momentum_rule,
+            make_velocities=self._make_velocities,
             damping=self._damping_rule,
             change=self._change,
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
-            from_identity=refresh.from_identity,
             decays=_always if decays is None else decays,
         )
-        self._step = KfacStep(
-            name, self._estimator, rules, self._make_velocities, self._precondition
-        )
-        self._refresh = refresh.policy(self._step, self._estimator, name)
 
     def __str__(self) -> str:
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
@@ -368,7 +367,13 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         _check_not_eager(self, "apply_gradients")
         self._check_one_graph()
         pairs = self.check_gradients(grads_and_vars)
-        return self._refresh.apply(pairs, global_step, name)
+        return self._make_step(pairs, global_step, name)
+
+    def _make_step(
+        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
+    ) -> Operation:
+        """Returns an op that makes one step; subclasses add what does not belong to a step."""
+        return self._step.make(pairs, global_step, name)
 
     def _check_one_graph(self) -> None:
         """Checks that no step was built in a graph whose Tensors the current one cannot read."""
@@ -396,9 +401,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Returns:
           (product, variable) for the same variables, in the same order.
         """
-        return self._estimator.multiply_function(
-            INVERSE, list(vecs_and_vars), from_identity=self._from_identity
-        )
+        return self._step.multiply(INVERSE, list(vecs_and_vars))
 
     def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
@@ -432,11 +435,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def variables(self) -> list[Variable]:
         """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
-        step = self._step.variables
-        if not step:
-            return []
-        curvature = [*self._estimator.cov_variables, *self._estimator.inv_variables]
-        return [*super().variables(), *step, *curvature, *self._refresh.variables]
+        state = self._step.variables
+        return [*super().variables(), *state] if state else []
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         """Returns the velocities of variables; makes them at first use."""

@@ -1,69 +1,57 @@
-"""Refresh policies: when averages and inverses are updated, relative to the optimizer's steps.
+"""Refresh policies: when averages are folded and inverses refreshed, relative to the steps.
 
-A policy builds the training op: the updates of the curvature that it wants, and the step. It is
-made of its settings, a frozen value that an optimizer is given, and of the step and the estimator.
-Here are the interfaces and the policy of an optimizer whose user updates the curvature. The others
-have a file each: `kfac.update.periodic_refresh`, `asynchronous_refresh` and `cluster_refresh`.
-Called by the optimizer.
+A policy is asked by the step, in each graph, and answers with a value. It calls nobody: the step
+does what is due. Here are the answers, the interface of policies, and those of optimizers whose
+steps do neither, because their users or threads do. The others have a file each:
+`kfac.update.periodic_refresh` and `cluster_refresh`.
 """
 
 import abc
-import dataclasses
 import typing
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from kfac._types import GradsAndVars, Operation, Scalar, Variable
-from kfac.estimator import FisherEstimator
-from kfac.update.step import KfacStep, StepConditions
+from kfac._types import Scalar, Tensor, Variable
+from kfac.fisher_blocks.base import FisherBlock
+from kfac.fisher_factors.base import FisherFactor
+from kfac.state import Change
+
+
+class Due(NamedTuple):
+    """Parts of a run that are due: each a bool [], or a Python bool where it never differs.
+
+    Attributes:
+      step: True to make a step. If it is false the run changes no weights and counts no step.
+      averages: True to fold the batch into the averages; a Python False builds nothing, nor does
+        the run then refresh inverses.
+      state: Changes of the policy's variables, to be made after the step.
+      summaries_wait: True if summaries come after all that the run has refreshed; false if another
+        thread writes them, which must not make the step, too.
+    """
+
+    step: Tensor | bool = True
+    averages: Tensor | bool = False
+    state: Sequence[Change] = ()
+    summaries_wait: bool = True
+
+
+class InversesDue(NamedTuple):
+    """Inverses that are due in a run.
+
+    Attributes:
+      due: bool [], or a Python bool; with shares bool [shares].
+      shares: Numbers of the factors that are refreshed together; none means all at once.
+      delay: Steps from the averages that inverses are computed from to the first use of these
+        inverses. 0 means that the step uses the inverses of its own averages.
+    """
+
+    due: Tensor | bool
+    shares: Sequence[Sequence[int]] = ()
+    delay: int = 0
 
 
 class RefreshPolicy(abc.ABC):
-    """Decides when the curvature is updated."""
-
-    @property
-    def variables(self) -> list[Variable]:
-        """State of the policy. Empty before it is made."""
-        return []
-
-    @abc.abstractmethod
-    def apply(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step, and the updates that belong to it.
-
-        A policy tells the step, by `StepConditions`, which updates end before it is computed, which
-        end before the weights change, and if the run makes a step at all.
-
-        Args:
-          pairs: (gradient, variable) for every registered variable.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
-
-        Raises:
-          ValueError: As in `KfacStep.apply`.
-        """
-
-
-@typing.final
-class RefreshByCaller(RefreshPolicy):
-    """Never updates the curvature. The optimizer's user runs the update ops."""
-
-    def __init__(self, step: KfacStep) -> None:
-        """Keeps its argument.
-
-        Args:
-          step: The step.
-        """
-        self._step = step
-
-    def apply(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step, with the inverses as they are."""
-        return self._step.apply(pairs, StepConditions(), global_step, name)
-
-
-class RefreshSettings(abc.ABC):
-    """Settings of a refresh policy, of which an optimizer makes the policy. A frozen value."""
+    """A rule for the times at which the curvature is updated, and its settings."""
 
     @property
     @abc.abstractmethod
@@ -73,37 +61,49 @@ class RefreshSettings(abc.ABC):
         If it is false, products with its inverse are zero.
         """
 
-    def decay_per_update(self, decay: Scalar) -> Scalar:
-        """Returns the weight of the past per update of averages.
+    @property
+    def variables(self) -> list[Variable]:
+        """State of the policy. Empty before it is made."""
+        return []
 
-        Args:
-          decay: The weight of the past that the optimizer was given.
-        """
+    def decay_per_update(self, decay: Scalar) -> Scalar:
+        """Returns the weight of the past per update of averages, given that per step."""
         return decay
 
     @abc.abstractmethod
-    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshPolicy:
-        """Returns a new policy, which makes no ops or variables yet.
+    def due(self, step: Tensor) -> Due:
+        """Returns the parts of a run that are due after `step` steps, int64 []."""
+
+    def inverses_due(
+        self,
+        step: Tensor,
+        makes_step: Tensor | bool,
+        blocks: Sequence[FisherBlock],
+        factors: Sequence[FisherFactor],
+    ) -> InversesDue:
+        """Returns the inverses that are due; asked only if averages are ever due.
 
         Args:
-          step: The step.
-          estimator: The curvature.
-          name: Name of the optimizer.
+          step: Number of steps so far, int64 [].
+          makes_step: As `due` has told. Without a step there are no inverses to refresh.
+          blocks: All blocks.
+          factors: All factors, by whose numbers shares are given.
         """
+        del step, makes_step, blocks, factors
+        return InversesDue(False)
 
 
 @typing.final
-@dataclasses.dataclass(frozen=True)
-class ByCaller(RefreshSettings):
-    """Settings of `RefreshByCaller`: there are none."""
+class NeverDue(RefreshPolicy):
+    """Nothing but the step is ever due: users, or threads, update the curvature."""
 
     from_identity = True
 
-    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshByCaller:
-        """Returns the policy."""
-        del estimator, name
-        return RefreshByCaller(step)
+    def due(self, step: Tensor) -> Due:
+        """Returns a step with the inverses as they are."""
+        del step
+        return Due()
 
 
-BY_CALLER = ByCaller()
-"""Settings of an optimizer whose user updates the curvature."""
+BY_CALLER = NeverDue()
+"""The policy of an optimizer whose user updates the curvature."""

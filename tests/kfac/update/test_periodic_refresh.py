@@ -29,6 +29,7 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
         gradients = optimizer.compute_gradients(network.losses[0])
         global_step = v1.train.get_or_create_global_step()
         train = optimizer.apply_gradients(gradients, global_step)
+    assert v1.get_collection(v1.GraphKeys.TRAIN_OP) == [train]
     feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
@@ -76,7 +77,7 @@ SHARES = [[0, 1], [2, 3], []]
 """Factors that each step of a period of three inverts: the smaller layer comes first."""
 
 
-def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
+def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph, session):
     """Layers of 6³ + 2³, 2³ + 2³ and 5³ + 2³ multiplications, and one without inverses."""
     layers, features = kfac.LayerCollection(), tf.ones([4, 6])
     for name, size in (("large", 6), ("small", 2), ("middle", 5), ("diagonal", 3)):
@@ -85,11 +86,12 @@ def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
         approx = "diagonal" if name == "diagonal" else "kron"
         layers.register_fully_connected(weight, features[:, :size], outputs, approx=approx)
         layers.register_squared_error_loss(outputs)
-    settings = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": layers}
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(**{**SPREAD, "invert_every": 2}, **settings)
-    optimizer.make_vars_and_create_op_thunks()
-    names = [factor.name for factor in optimizer.factors]
-    found = [[names[i] for i in share] for share in optimizer._refresh._shares()]
+    optimizer = kfac.KfacOptimizer(0.1, 0.1, layers)
+    factors = optimizer.factors
+    periods = RefreshPeriods(2, 1, 0, True, True)
+    due, shares, _ = periods.inverses_due(tf.constant(3), True, layers.get_blocks(), factors)
+    found = [[factors[i].name for i in share] for share in shares]
+    assert session.run(due).tolist() == [False, True]
     first = [f"{name}/{side}" for name in ("small", "middle") for side in ("input", "output")]
     assert found == [first, ["large/input", "large/output"]]
 
