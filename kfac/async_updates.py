@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import GradsAndVars, Operation, Variable
 from kfac.arguments import check_period
 from kfac.optimizer import KfacOptimizer
 from kfac.tracebacks import methods_show_user_frames
@@ -61,15 +60,9 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
             check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
         super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
         self._background = AsynchronousRefresh(
-            self._estimator, self._name, num_cov_inv_update_threads
+            self._step, self._estimator, self._name, num_cov_inv_update_threads
         )
-
-    def _make_step(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step; makes the ops of the background, too."""
-        self._background.make_ops()
-        return super()._make_step(pairs, global_step, name)
+        self._make_step = self._background.train_op
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import GradsAndVars, Operation, Scalar, Variable
+from kfac._types import Scalar, Variable
 from kfac.optimizer import KfacOptimizer
 from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
@@ -72,12 +72,7 @@ class ClusterKfacOpt(KfacOptimizer):
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker
         self._work = ClusterWork(shares, self._step, self._estimator, self._name)
-
-    def _make_step(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns the op that this worker runs in each step."""
-        return self._work.train_op(pairs, global_step, name)
+        self._make_step = self._work.train_op
 
     def variables(self) -> list[Variable]:
         """Returns all state: also the steps at which inverses are due again."""

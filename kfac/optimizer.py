@@ -31,19 +31,18 @@ from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.vectors import Vector
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
+from kfac.update.gradients import check_gradients
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
-from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshPolicy
-from kfac.update.step import KfacStep
+from kfac.update.step import KfacStep, MakeStep
 from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 
 v1 = tf.compat.v1
@@ -201,6 +200,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self._var_list = var_list
         self._graph: Graph = None
         self._interval = damping_adaptation_interval
+        self._refresh = refresh
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
@@ -269,6 +269,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
             decays=_always if decays is None else decays,
         )
+        self._make_step: MakeStep = self._step.make  # Subclasses add what they do beside a step.
 
     def __str__(self) -> str:
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
@@ -369,12 +370,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         pairs = self.check_gradients(grads_and_vars)
         return self._make_step(pairs, global_step, name)
 
-    def _make_step(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step; subclasses add what does not belong to a step."""
-        return self._step.make(pairs, global_step, name)
-
     def _check_one_graph(self) -> None:
         """Checks that no step was built in a graph whose Tensors the current one cannot read."""
         graph = v1.get_default_graph()
@@ -401,17 +396,19 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Returns:
           (product, variable) for the same variables, in the same order.
         """
-        return self._step.multiply(INVERSE, list(vecs_and_vars))
+        return self._estimator.multiply_function(
+            INVERSE, list(vecs_and_vars), from_identity=self._refresh.from_identity
+        )
 
     def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
 
-    def _precondition(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
-        """Returns M⁻¹x for a vector x, by that of the two methods which a subclass overrides."""
+    def _precondition(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """Multiplies a vector by M⁻¹, by that of the two methods which a subclass overrides."""
         has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
         multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner
-        return in_order(multiply(list(zip(given, variables, strict=True))), variables)
+        return multiply(vecs_and_vars)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.

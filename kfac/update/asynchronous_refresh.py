@@ -8,9 +8,10 @@ import typing
 
 import tensorflow as tf
 
-from kfac._types import Operation
+from kfac._types import GradsAndVars, Operation, Variable
 from kfac.estimator import FisherEstimator
 from kfac.scheduling.background import BackgroundUpdates
+from kfac.update.step import KfacStep
 
 v1 = tf.compat.v1
 
@@ -21,28 +22,35 @@ _MAX_THREADS = 10
 class AsynchronousRefresh:
     """Updates averages and inverses in the background; steps use the inverses as they are."""
 
-    def __init__(self, estimator: FisherEstimator, name: str, num_threads: int | None) -> None:
+    def __init__(
+        self, step: KfacStep, estimator: FisherEstimator, name: str, num_threads: int | None
+    ) -> None:
         """Makes no ops or variables.
 
         Args:
+          step: The step.
           estimator: The curvature.
           name: Name for messages.
           num_threads: Number of inverses that are computed at the same time, ≥ 1; None means one
             thread for each factor, up to ten.
         """
+        self._step = step
         self._estimator = estimator
         self._name = name
         self._num_threads = num_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
         self._updates: BackgroundUpdates | None = None
 
-    def make_ops(self) -> None:
-        """Makes the ops of the background."""
+    def train_op(
+        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
+    ) -> Operation:
+        """Returns an op that makes one step; makes the ops of the background, too."""
         # Not after the gradients, nor in a branch: the background runs these ops by themselves.
         with tf.init_scope():
             _, inverses = self._estimator.make_vars_and_create_op_thunks()
             averages = self._estimator.make_cov_update_op()
             self._update_ops = averages, [update() for update in inverses]
+        return self._step.make(pairs, global_step, name)
 
     def start(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.

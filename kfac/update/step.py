@@ -14,24 +14,23 @@ import dataclasses
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import DampingRule, StepPrediction
+from kfac.damping.rule import DampingRule
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
+from kfac.fisher_blocks.base import as_tuple
 from kfac.linalg import tensor_ops, vectors
-from kfac.linalg.damped_functions import ITSELF, MatrixFunction
-from kfac.linalg.finite_steps import is_finite_step
+from kfac.linalg.damped_functions import ITSELF
 from kfac.linalg.packing import make_packing, no_packing
 from kfac.linalg.vectors import Vector
 from kfac.state import (
     CPU,
     Addition,
-    Assignment,
     assign_all,
     group,
     known_after,
@@ -42,42 +41,18 @@ from kfac.state import (
 from kfac.update import health
 from kfac.update.delayed_inverses import DelayedInverses
 from kfac.update.descent import DescentThen
-from kfac.update.momentum import Momentum, Step, StepInputs
-from kfac.update.preconditioner import as_vectors
+from kfac.update.finite_update import Update, update_if_finite
+from kfac.update.momentum import Momentum, StepInputs
 from kfac.update.refresh import Due, RefreshPolicy
+from kfac.variables import name_of
 
 v1 = tf.compat.v1
 
+MakeStep: TypeAlias = Callable[[GradsAndVars, Variable | None, str | None], Operation]
+"""A function with the arguments of `KfacStep.make`."""
+
 COUNTERS = ("counter", "skipped_steps", "rejected_steps")
 """Steps that were made, skipped or taken back; that were not finite; that were taken back."""
-
-
-class _Update(NamedTuple):
-    """One update, before it is made.
-
-    Attributes:
-      changes: Amounts that are subtracted from the variables, zero unless `is_made`.
-      state: New values of velocities and of the momentum rule's variables.
-      is_finite: bool [], true if the update is finite.
-      is_made: bool [], true if it is, and the run makes a step.
-      before: The variables and their values, if it may be taken back.
-      prediction: Predicted change of the loss, by which the damping rule judges it.
-      kept_change: The assignment that keeps Δq, or nothing.
-    """
-
-    changes: list[Vector]
-    state: list[Assignment]
-    is_finite: Tensor
-    is_made: Tensor
-    before: list[Assignment]
-    prediction: StepPrediction | None
-    kept_change: list[Assignment]
-
-    @property
-    def needed(self) -> list[Tensor]:
-        """Tensors that must be known before the weights change."""
-        judged = [] if self.prediction is None else list(self.prediction)
-        return [*judged, *(value for _, value in [*self.before, *self.kept_change])]
 
 
 @typing.final
@@ -89,7 +64,7 @@ class KfacStep:
       name: Name scope of ops.
       estimator: The curvature.
       policy: Says what is due.
-      precondition: Returns M⁻¹x for a vector x, given x and all registered variables.
+      precondition: Returns M⁻¹x for a vector x; each is (part, variable) of all variables.
       momentum: Turns preconditioned gradients into a step.
       make_velocities: Returns the velocity of each of some variables; makes them once.
       damping: Says what λ is, and may judge steps.
@@ -102,7 +77,7 @@ class KfacStep:
     name: str
     estimator: FisherEstimator
     policy: RefreshPolicy
-    precondition: Callable[[Sequence[Vector], Sequence[Variable]], list[Vector]]
+    precondition: Callable[[GradsAndVars], GradsAndVars]
     momentum: Momentum
     make_velocities: Callable[[Sequence[Variable]], list[Variable]]
     damping: DampingRule
@@ -146,21 +121,20 @@ class KfacStep:
             known = [vectors.entries(gradient) for gradient, _ in pairs]
             start = self.estimator.times.begin("apply", after=[*known, *folded])
             with v1.name_scope(f"{self.name}/step"):
-                gradients = as_vectors(self.estimator.blocks, pairs)
-                inputs = self._inputs(gradients, variables, velocities)
-                vector, products = self._precondition(gradients, inputs)
+                inputs = self._inputs(pairs, velocities)
+                vector, products = self._precondition(inputs)
                 step = self.momentum.step(inputs, vector, products)
-                update = self._if_finite(step, inputs, velocities, due, number)
+                update = update_if_finite(
+                    step, inputs, velocities, due.step, number, self.damping, self.change
+                )
             with v1.control_dependencies(folded):
                 self._summarize(due.summaries_wait)
-                # A run that may make no step counts the global step by itself.
-                descended, counted = (
-                    (global_step, None) if due.step is True else (None, global_step)
-                )
-                judge = functools.partial(self._judge, update, due, start, counted)
+                # TensorFlow counts each run as a global step; so not where a run may make none.
+                counted, own = (global_step, None) if due.step is True else (None, global_step)
+                judge = functools.partial(self._judge, update, due, start, own)
                 with v1.control_dependencies([*update.needed, start]):
                     descent = DescentThen(self.name, judge)
-                    return descent.subtract(update.changes, variables, descended, name)
+                    return descent.subtract(update.changes, variables, counted, name)
 
     def update_curvature(self) -> Operation:
         """Returns an op that folds the batch, then refreshes inverses, each when it is due."""
@@ -171,11 +145,6 @@ class KfacStep:
     def accumulate(self) -> Operation:
         """Returns an op that adds the batch to the sums that will be folded, when that is due."""
         return self.estimator.make_accumulation_op(self._due()[0].averages)
-
-    def multiply(self, function: MatrixFunction, pairs: GradsAndVars) -> GradsAndVars:
-        """Returns f(M)x for a vector x, as pairs; see `FisherEstimator.multiply_function`."""
-        from_identity = self.policy.from_identity
-        return self.estimator.multiply_function(function, pairs, from_identity=from_identity)
 
     def prepare_damping(self, makes_step: Tensor | bool = True) -> Operation:
         """Returns an op that calibrates the damping, or adapts it by the step before.
@@ -249,25 +218,29 @@ class KfacStep:
             return True
         return not all(factor.keeps_inverses for factor in self.estimator.factors)
 
-    def _inputs(
-        self,
-        gradients: Sequence[Vector],
-        variables: Sequence[Variable],
-        velocities: Sequence[Variable],
-    ) -> StepInputs:
+    def _inputs(self, pairs: GradsAndVars, velocities: Sequence[Variable]) -> StepInputs:
         """Reads λ and the velocities, and packs vectors if the momentum rule takes such."""
+        variables, estimator = [variable for _, variable in pairs], self.estimator
+        sparse = [block.params for block in estimator.blocks if block.multiplies_slices]
+        keep = {param.ref() for params in sparse for param in as_tuple(params)}
+        gradients = [vectors.as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
         packs, model_damping = self.momentum.takes_packed, self.model_damping
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
         damping = tensor_ops.as_scalar(self.damping.read(), dtype)
         packing = make_packing(gradients, variables) if packs else no_packing(gradients)
 
         def multiply(given: Sequence[Vector]) -> list[Vector]:
-            given_pairs = list(zip(packing.unpack(given), variables, strict=True))
-            return packing.pack([product for product, _ in self.multiply(ITSELF, given_pairs)])
+            products = estimator.multiply_function(
+                ITSELF,
+                list(zip(packing.unpack(given), variables, strict=True)),
+                from_identity=self.policy.from_identity,
+            )
+            return packing.pack([product for product, _ in products])
 
         return StepInputs(
             gradients=packing.pack(gradients),
-            variables=list(variables),
+            gradient_parts=gradients,
+            variables=variables,
             weights=lambda: packing.pack([self._decaying(variable) for variable in variables]),
             velocities=packing.pack([read(velocity, not packs) for velocity in velocities])
             if velocities
@@ -275,9 +248,9 @@ class KfacStep:
             packing=packing,
             multiply=multiply,
             damping=damping,
-            model_damping=damping
-            if model_damping is None
-            else tensor_ops.as_scalar(model_damping, dtype),
+            model_damping=tensor_ops.as_scalar(
+                damping if model_damping is None else model_damping, dtype
+            ),
         )
 
     def _decaying(self, variable: Variable) -> Tensor:
@@ -287,51 +260,30 @@ class KfacStep:
         with v1.device(variable.device):
             return tf.zeros(variable.shape, variable.dtype.base_dtype)
 
-    def _precondition(
-        self, gradients: Sequence[Vector], inputs: StepInputs
-    ) -> tuple[list[Vector], list[Vector]]:
-        """Returns (x, M⁻¹x), packed, for the vector x that the momentum rule has preconditioned."""
+    def _precondition(self, inputs: StepInputs) -> tuple[list[Vector], list[Vector]]:
+        """Returns (x, M⁻¹x) for the vector x that the momentum rule has preconditioned.
+
+        Raises:
+          ValueError: A user's method has returned no product for a variable.
+        """
+        vector, parts = inputs.gradients, inputs.gradient_parts
         velocities = self.momentum.velocities_to_precondition(inputs)
         if velocities is not None:
             vector, parts = velocities, inputs.packing.unpack(velocities)
-        else:
-            # The blocks look at how gradients were computed, which packing would hide.
-            vector, parts = inputs.gradients, list(gradients)
-        return vector, inputs.packing.pack(self.precondition(parts, inputs.variables))
-
-    def _if_finite(
-        self,
-        step: Step,
-        inputs: StepInputs,
-        velocities: Sequence[Variable],
-        due: Due,
-        number: Tensor,
-    ) -> _Update:
-        """Returns a step, replaced by "no change" if it is not finite or not to be made."""
-        change, unpack = self.change, inputs.packing.unpack
-        raw = step.raw if step.whole is None else [step.whole]
-        others = [*([] if step.bounds_velocities else step.velocities), *(v for _, v in step.state)]
-        is_finite = is_finite_step(step.rate, [*map(vectors.entries, raw)], others)
-        with v1.device(is_finite.device):
-            is_made = tf.logical_and(is_finite, due.step)
-        moved = map(Assignment, velocities, unpack(step.velocities)) if velocities else []
-        model_change = change.known(step.model_change) if change else step.model_change
-        prediction = self.damping.predict(number, is_made, model_change, inputs.dtype)
-        return _Update(
-            changes=unpack(_changes(is_made, step)),
-            state=[*moved, *step.state],
-            is_finite=is_finite,
-            is_made=is_made,
-            before=[Assignment(v, read(v)) for v in inputs.variables]
-            if self.damping.may_reject
-            else [],
-            prediction=prediction,
-            kept_change=change.kept(is_made, prediction, model_change) if change else [],
-        )
+        pairs = self.precondition(list(zip(parts, inputs.variables, strict=True)))
+        products = {v.ref(): product for product, v in pairs if product is not None}
+        missing = [name_of(v) for v in inputs.variables if v.ref() not in products]
+        if missing:
+            raise ValueError(
+                f"multiply_preconditioner returned no product for {', '.join(missing)}. It must "
+                "return a pair (product, variable) for every pair (vector, variable) that it is "
+                "given."
+            )
+        return vector, inputs.packing.pack([products[v.ref()] for v in inputs.variables])
 
     def _judge(
         self,
-        update: _Update,
+        update: Update,
         due: Due,
         start: Tensor,
         global_step: Variable | None,
@@ -424,19 +376,3 @@ class KfacStep:
 def _count(variable: Variable, flag: Tensor) -> Addition:
     with v1.device(CPU):
         return Addition(variable, tf.cast(flag, variable.dtype.base_dtype))
-
-
-def _changes(is_made: Tensor, step: Step) -> list[Vector]:
-    """Returns α·x, or zeros if the step is not made."""
-    # α is replaced by zero. To choose between α·x and zeros, TensorFlow would keep these as
-    # constants of the graph, which are as large as all weights.
-    rates: dict[tuple[str, DType], Tensor] = {}
-
-    def change(entries: Tensor) -> Tensor:
-        key = entries.device, entries.dtype
-        if key not in rates:
-            rate = tf.cast(step.rate, entries.dtype)
-            rates[key] = tf.math.multiply_no_nan(rate, tf.cast(is_made, entries.dtype))
-        return tf.math.multiply_no_nan(entries, rates[key])
-
-    return [vectors.map_entries(change, part) for part in step.raw]

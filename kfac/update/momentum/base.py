@@ -22,6 +22,8 @@ class StepInputs(NamedTuple):
     Attributes:
       gradients: g, of the mean loss, one part per variable, or packed for a rule that takes such;
         some may be IndexedSlices. All vectors have the same parts.
+      gradient_parts: g, not packed: the Tensors as they were computed, by which blocks find faster
+        ways to multiply them.
       variables: θ.
       weights: Returns θ as it is now, as a vector; for variables that do not decay it has zeros.
         For a reference variable it returns the memory of the variable, not a copy. So compute the
@@ -36,6 +38,7 @@ class StepInputs(NamedTuple):
     """
 
     gradients: list[Vector]
+    gradient_parts: list[Vector]
     variables: list[Variable]
     weights: Callable[[], list[Tensor]]
     velocities: list[Tensor]

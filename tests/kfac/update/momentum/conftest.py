@@ -37,6 +37,7 @@ def inputs(graph):
     ]
     return StepInputs(
         gradients=[tf.constant(g) for g in G],
+        gradient_parts=[],
         variables=variables,
         weights=lambda: [variable.read_value() for variable in variables],
         velocities=[tf.constant(v) for v in V],
