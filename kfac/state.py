@@ -55,6 +55,26 @@ class Addition(NamedTuple):
 Change = Assignment | Addition
 
 
+class OptionalState(NamedTuple):
+    """State that a checkpoint may lack, as `kfac.protocols.OPTIONAL_STATE` keeps it.
+
+    Attributes:
+      owner: Name of what has the state, for messages.
+      state: Its variables.
+    """
+
+    owner: str
+    state: Sequence[Variable]
+
+    def get_name(self) -> str:
+        """Returns the name of the owner."""
+        return self.owner
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables."""
+        return list(self.state)
+
+
 def make_variable(
     name: str,
     shape: Sequence[int],

@@ -27,6 +27,7 @@ from kfac.state import (
     CPU,
     Assignment,
     Change,
+    OptionalState,
     assign_all,
     assign_if,
     group,
@@ -39,22 +40,6 @@ v1 = tf.compat.v1
 
 _NONE = -1
 """Number of the step of a copy if there is none to compute inverses from."""
-
-
-@typing.final
-class _DelayedState:
-    """The copy and its step, which a checkpoint lacks if it was saved without a delay."""
-
-    def __init__(self, variables: Sequence[Variable]) -> None:
-        self._variables = list(variables)
-
-    def get_name(self) -> str:
-        """Returns a name with that of the setting."""
-        return "K-FAC's copy of the averages (inverse_delay)"
-
-    def variables(self) -> list[Variable]:
-        """Returns the variables."""
-        return self._variables
 
 
 @typing.final
@@ -78,7 +63,9 @@ class DelayedInverses:
         with tf.init_scope():
             self._taken_at = make_variable("snapshot_step", [], tf.int64, CPU, initial=_NONE)
             self._snapshot = Snapshot(estimator.factors)
-            v1.add_to_collection(OPTIONAL_STATE, _DelayedState(self.variables))
+            # A checkpoint lacks them if it was saved without a delay.
+            name = "K-FAC's copy of the averages (inverse_delay)"
+            v1.add_to_collection(OPTIONAL_STATE, OptionalState(name, self.variables))
         self._background = BackgroundChanges(
             f"{estimator.name}/inverses_beside_steps", self._computed
         )

@@ -1,13 +1,18 @@
 """One K-FAC step, in the order of the paper.
 
-    fold what is due → refresh what is due → precondition → momentum → apply if finite → judge
+    fold          A ← βA + (1 − β)·E[aaᵀ], and G likewise, if that is due      §5
+    refresh       (A + π√λ·I)⁻¹ and (G + √λ/π·I)⁻¹, if that is due             §6.3
+    precondition  M⁻¹g, which is A⁻¹VG⁻¹ for the gradient V of a layer         §4.2
+    momentum      a step of M⁻¹g and of the step before                       §7
+    apply         θ ← θ − step, if the step is finite
+    judge         λ by ρ, the change of the loss over that of its model       §6.5
 
-A policy says what is due, see `kfac.update.refresh`. A momentum rule makes a step of gradients that
-are multiplied by the inverse curvature. The step is made if it is finite. A damping rule may judge
-it afterwards, and have it taken back. Called by the optimizer.
+`KfacStep.make` does all six, in this order. A policy says what is due, see `kfac.update.refresh`; a
+rule of `kfac.update.momentum` makes the step; one of `kfac.damping` judges it, and may have it
+taken back. Called by the optimizer.
 
 References:
-  Martens & Grosse (2015), arXiv:1503.05671, algorithm 2.
+  Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.
 """
 
 import dataclasses

@@ -156,6 +156,36 @@ def test_damping_adapts_while_first_inverses_are_spread(behavior, build_mlp, ses
     assert losses[-1] < losses[3] < losses[0]
 
 
+@pytest.mark.parametrize(
+    ("settings", "step", "parts", "inverses"),
+    [
+        ((2, 3, 0, False), 0, [True, True], True),
+        ((2, 3, 0, False), 4, [True, False], True),
+        ((2, 3, 0, False), 9, [True, True], False),
+        ((2, 3, 5, False), 4, [False, True], False),
+        ((2, 1, 0, True), 0, [True, True], [True, True]),
+        ((2, 1, 0, True), 3, [True, True], [False, True]),
+        ((2, 1, 0, True, True), 0, [True, True], [True, False]),
+        ((4, 1, 0, False, False, 2), 8, [True, True], True),
+    ],
+)
+def test_a_policy_says_what_is_due(build_mlp, session, settings, step, parts, inverses):
+    """It needs no optimizer; what it reads of the model is the cost of its inverses."""
+    layers = build_mlp().collection
+    policy, number = RefreshPeriods(*settings), tf.constant(step, tf.int64)
+    due = policy.due(number)
+    factors = kfac.KfacOptimizer(0.1, 0.1, layers).factors
+    wanted = policy.inverses_due(number, due.step, layers.get_blocks(), factors)
+    session.run(v1.global_variables_initializer())
+    found = session.run([tf.convert_to_tensor(x) for x in (due.step, due.averages, wanted.due)])
+    assert [x.tolist() for x in found] == [*parts, inverses]
+    assert wanted.delay == policy.inverse_delay
+    assert sorted(tf.nest.flatten(wanted.shares)) == (
+        [0, 1, 2, 3] if policy.spread_inverses else []
+    )
+    assert [v.op.name for v in policy.variables] == ["kfac/burnin_counter"] * bool(due.state)
+
+
 def test_first_inverses_are_spread_only_with_later_ones(graph):
     with pytest.raises(ValueError, match=r"spread_first_inverses=True with spread_inverses=False"):
         RefreshPeriods(3, 1, 0, False, True)
