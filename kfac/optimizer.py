@@ -260,7 +260,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             name=name,
             estimator=self._estimator,
             policy=refresh,
-            precondition=self._precondition,
+            multiply_inverse=self._multiply_inverse,
             momentum=self._momentum_rule,
             make_velocities=self._make_velocities,
             damping=self._damping_rule,
@@ -404,7 +404,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
 
-    def _precondition(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+    def _multiply_inverse(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """Multiplies a vector by M⁻¹, by that of the two methods which a subclass overrides."""
         has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
         multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner

@@ -69,7 +69,7 @@ class KfacStep:
       name: Name scope of ops.
       estimator: The curvature.
       policy: Says what is due.
-      precondition: Returns M⁻¹x for a vector x; each is (part, variable) of all variables.
+      multiply_inverse: Returns M⁻¹x for a vector x; each is (part, variable) of all variables.
       momentum: Turns preconditioned gradients into a step.
       make_velocities: Returns the velocity of each of some variables; makes them once.
       damping: Says what λ is, and may judge steps.
@@ -82,7 +82,7 @@ class KfacStep:
     name: str
     estimator: FisherEstimator
     policy: RefreshPolicy
-    precondition: Callable[[GradsAndVars], GradsAndVars]
+    multiply_inverse: Callable[[GradsAndVars], GradsAndVars]
     momentum: Momentum
     make_velocities: Callable[[Sequence[Variable]], list[Variable]]
     damping: DampingRule
@@ -275,7 +275,7 @@ class KfacStep:
         velocities = self.momentum.velocities_to_precondition(inputs)
         if velocities is not None:
             vector, parts = velocities, inputs.packing.unpack(velocities)
-        pairs = self.precondition(list(zip(parts, inputs.variables, strict=True)))
+        pairs = self.multiply_inverse(list(zip(parts, inputs.variables, strict=True)))
         products = {v.ref(): product for product, v in pairs if product is not None}
         missing = [name_of(v) for v in inputs.variables if v.ref() not in products]
         if missing:
