@@ -4,27 +4,21 @@ The order in a run is averages, inverses, step; each uses the results of the one
 burn-in only the averages are updated. A step that reads no averages itself is computed beside their
 update, but made after it.
 
-Inverses can be spread: each step of a period computes a share of them. The first step then computes
-all, or only its own share. In the latter case the shares are whole layers, the cheapest first.
+Inverses can be spread over the steps of a period, see `kfac.update.spread`.
 """
 
 import dataclasses
 import numbers
 import typing
-from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
 from kfac.arguments import check_period
-from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor
-from kfac.placement import assign_by_cost
 from kfac.schedules import called_once, decay_per_update, is_due
-from kfac.state import CPU, Addition, make_counter, read
-from kfac.update.refresh import Due, InversesDue, RefreshPolicy
-
-v1 = tf.compat.v1
+from kfac.state import Addition, make_counter, read
+from kfac.update.refresh import Due, RefreshPolicy
+from kfac.update.spread import Spread
 
 
 @typing.final
@@ -106,38 +100,27 @@ class RefreshPeriods(RefreshPolicy):
         return [] if self._burnin_counter is None else [self._burnin_counter]
 
     def due(self, step: Tensor) -> Due:
-        """Returns whether to make a step or to burn in, and whether to fold the batch."""
+        """Returns the parts of a run that are due: in a burn-in, only averages."""
         averages = is_due(step, self.cov_update_every)
+        spread = None
+        if self.spread_inverses and self.invert_every != 1:
+            spread = Spread(self.invert_every, self.spread_first_inverses)
+        inverses = True if spread else is_due(step, self.invert_every)
         if not self.num_burnin_steps:
-            return Due(averages=averages)
+            return Due(True, averages, inverses, spread, self.inverse_delay)
         if self._burnin_counter is None:
             with tf.init_scope():
                 self._burnin_counter = make_counter("burnin_counter")
         is_burnin = read(self._burnin_counter) < self.num_burnin_steps
+        makes_step = tf.logical_not(is_burnin)
         return Due(
-            step=tf.logical_not(is_burnin),
-            averages=True if averages is True else tf.logical_or(is_burnin, averages),
-            state=[Addition(self._burnin_counter, tf.cast(is_burnin, tf.int64))],
+            makes_step,
+            True if averages is True else tf.logical_or(is_burnin, averages),
+            makes_step if inverses is True else tf.logical_and(makes_step, inverses),
+            spread,
+            self.inverse_delay,
+            [Addition(self._burnin_counter, tf.cast(is_burnin, tf.int64))],
         )
-
-    def inverses_due(
-        self,
-        step: Tensor,
-        makes_step: Tensor | bool,
-        blocks: Sequence[FisherBlock],
-        factors: Sequence[FisherFactor],
-    ) -> InversesDue:
-        """Returns the inverses that are due: all, in their period's first step, or a share."""
-        if not self.spread_inverses or self.invert_every == 1:
-            due = _both(makes_step, is_due(step, self.invert_every))
-            return InversesDue(due, delay=self.inverse_delay)
-        shares = self._shares(blocks, factors)
-        with v1.device(CPU):
-            numbers = tf.constant(list(range(len(shares))), step.dtype)
-            due = tf.equal(step % self.invert_every, numbers)
-            if not self.spread_first_inverses:
-                due = tf.logical_or(tf.equal(step, 0), due)
-            return InversesDue(_both(makes_step, due), shares)
 
     def separates(self, damping_interval: int) -> bool:
         """Returns True if inverses may miss a change of a damping that adapts so often.
@@ -147,44 +130,3 @@ class RefreshPeriods(RefreshPolicy):
         """
         is_static = isinstance(self.invert_every, numbers.Real)
         return is_static and damping_interval % self.invert_every != 0
-
-    def _shares(
-        self, blocks: Sequence[FisherBlock], factors: Sequence[FisherFactor]
-    ) -> list[list[int]]:
-        """Returns the numbers of the factors to invert in each step of a period, by cost."""
-        costs = [factor.inverse_cost for factor in factors]
-        if not self.spread_first_inverses:
-            return _shares_of([[index] for index in range(len(costs))], costs, self.invert_every)
-        shares = _shares_of(_layers(blocks, factors), costs, self.invert_every)
-        # The first step is slow anyway, as it prepares all later ones.
-        return sorted(shares, key=lambda share: sum(costs[index] for index in share))
-
-
-def _layers(blocks: Sequence[FisherBlock], factors: Sequence[FisherFactor]) -> list[list[int]]:
-    """Returns the numbers of the factors that keep inverses, by layer; each of them once."""
-    left = {each: number for number, each in enumerate(factors) if each.inverses}
-    layers = [[left.pop(factor) for factor in block.factors if factor in left] for block in blocks]
-    return [layer for layer in [*layers, list(left.values())] if layer]
-
-
-def _shares_of(
-    pieces: Sequence[Sequence[int]], costs: Sequence[float], period: int
-) -> list[list[int]]:
-    """Returns shares for the steps of a period, about equally costly; none is empty.
-
-    Args:
-      pieces: Numbers of the factors that stay together.
-      costs: Cost of each factor.
-      period: Number of steps.
-    """
-    shares: dict[str, list[int]] = {str(step): [] for step in range(period)}
-    work = [sum(costs[index] for index in piece) for piece in pieces]
-    for piece, step in zip(pieces, assign_by_cost(work, list(shares)), strict=True):
-        shares[step] += piece
-    return [share for share in shares.values() if share]
-
-
-def _both(first: Tensor | bool, second: Tensor | bool) -> Tensor | bool:
-    if first is True:
-        return second
-    return first if second is True else tf.logical_and(first, second)

@@ -1,9 +1,9 @@
 """Refresh policies: when averages are folded and inverses refreshed, relative to the steps.
 
-A policy is asked by the step, in each graph, and answers with a value. It calls nobody: the step
-does what is due. Here are the answers, the interface of policies, and those of optimizers whose
-steps do neither, because their users or threads do. The others have a file each:
-`kfac.update.periodic_refresh` and `cluster_refresh`.
+The step asks a policy in each graph. The policy answers with a value and calls nobody: the step
+does what is due. Here are the answer, the interface of policies, and the policy of optimizers whose
+users, or threads, update the curvature. The others are in `kfac.update.periodic_refresh` and
+`cluster_refresh`.
 """
 
 import abc
@@ -12,18 +12,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kfac._types import Scalar, Tensor, Variable
-from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor
 from kfac.state import Change
+from kfac.update.spread import Spread
 
 
 class Due(NamedTuple):
-    """Parts of a run that are due: each a bool [], or a Python bool where it never differs.
+    """Parts of a run that are due. Conditions are bool [], or a Python bool if they never differ.
 
     Attributes:
       step: True to make a step. If it is false the run changes no weights and counts no step.
       averages: True to fold the batch into the averages; a Python False builds nothing, nor does
         the run then refresh inverses.
+      inverses: True to refresh the inverses, after the averages; false where `step` is.
+      spread: Says which of them it refreshes; None means all.
+      delay: Steps from the averages that inverses are computed from to the first use of these
+        inverses. 0 means that the step uses the inverses of its own averages.
       state: Changes of the policy's variables, to be made after the step.
       summaries_wait: True if summaries come after all that the run has refreshed; false if another
         thread writes them, which must not make the step, too.
@@ -31,23 +34,11 @@ class Due(NamedTuple):
 
     step: Tensor | bool = True
     averages: Tensor | bool = False
+    inverses: Tensor | bool = False
+    spread: Spread | None = None
+    delay: int = 0
     state: Sequence[Change] = ()
     summaries_wait: bool = True
-
-
-class InversesDue(NamedTuple):
-    """Inverses that are due in a run.
-
-    Attributes:
-      due: bool [], or a Python bool; with shares bool [shares].
-      shares: Numbers of the factors that are refreshed together; none means all at once.
-      delay: Steps from the averages that inverses are computed from to the first use of these
-        inverses. 0 means that the step uses the inverses of its own averages.
-    """
-
-    due: Tensor | bool
-    shares: Sequence[Sequence[int]] = ()
-    delay: int = 0
 
 
 class RefreshPolicy(abc.ABC):
@@ -73,24 +64,6 @@ class RefreshPolicy(abc.ABC):
     @abc.abstractmethod
     def due(self, step: Tensor) -> Due:
         """Returns the parts of a run that are due after `step` steps, int64 []."""
-
-    def inverses_due(
-        self,
-        step: Tensor,
-        makes_step: Tensor | bool,
-        blocks: Sequence[FisherBlock],
-        factors: Sequence[FisherFactor],
-    ) -> InversesDue:
-        """Returns the inverses that are due; asked only if averages are ever due.
-
-        Args:
-          step: Number of steps so far, int64 [].
-          makes_step: As `due` has told. Without a step there are no inverses to refresh.
-          blocks: All blocks.
-          factors: All factors, by whose numbers shares are given.
-        """
-        del step, makes_step, blocks, factors
-        return InversesDue(False)
 
 
 @typing.final

@@ -194,26 +194,25 @@ class KfacStep:
         """
         if not folded:
             return []
-        estimator = self.estimator
+        estimator, averages = self.estimator, folded[0]
         with (
             v1.control_dependencies(folded if self._reads_averages else []),
             v1.control_dependencies([self.prepare_damping(due.step)]),
         ):
-            wanted, shares, delay = self.policy.inverses_due(
-                number, due.step, estimator.blocks, estimator.factors
-            )
-            if delay:
-                self._delayed = self._delayed or DelayedInverses(estimator, delay)
-                return [self._delayed.update(number, wanted, due.step, folded[0])]
-            if wanted is True:
+            if due.delay:
+                self._delayed = self._delayed or DelayedInverses(estimator, due.delay)
+                return [self._delayed.update(number, due.inverses, due.step, averages)]
+            if due.spread:
+                shares = due.spread.shares(estimator.blocks, estimator.factors)
+                each = due.spread.due(number, len(shares))
+                with v1.device(CPU):
+                    each = each if due.step is True else tf.logical_and(due.step, each)
+                    each = tf.logical_and(each, known_after(tf.reduce_any(each), averages))
+                return [estimator.make_inv_update_op_by_shares(each, shares)]
+            if due.inverses is True:
                 with v1.control_dependencies(folded):
                     return [estimator.make_inv_update_op()]
-            if not shares:
-                return [estimator.make_inv_update_op(known_after(wanted, folded[0]))]
-            with v1.device(CPU):
-                is_any = known_after(tf.reduce_any(wanted), folded[0])
-                each = tf.logical_and(wanted, is_any)
-            return [estimator.make_inv_update_op_by_shares(each, shares)]
+            return [estimator.make_inv_update_op(known_after(due.inverses, averages))]
 
     @property
     def _reads_averages(self) -> bool:

@@ -4,6 +4,7 @@ Called by the optimizer's constructor.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 from kfac._types import DType, Scalar
 from kfac.arguments import check_choice, check_excluded, check_number
@@ -11,9 +12,6 @@ from kfac.update.momentum.base import Momentum
 from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
 from kfac.update.quadratic_model import ExactCurvature
-
-MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
-"""Values of the optimizers' argument `momentum_type`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,40 +53,41 @@ def make_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Mome
     check_number("momentum", settings.momentum, ">= 0, or None", lambda x: x >= 0)
     check_number("norm_constraint", settings.norm_constraint, "> 0, or None", lambda x: x > 0)
     check_number("qmodel_update_rescale", settings.update_rescale, "> 0, or None", lambda x: x > 0)
-    quadratic = settings.momentum_type.startswith("qmodel")
-    return _quadratic_model(settings, curvature) if quadratic else _given_rate(settings)
+    return _RULES[settings.momentum_type](settings, curvature)
 
 
-def _given_rate(settings: MomentumSettings) -> Momentum:
-    where = f"momentum_type={settings.momentum_type!r}"
-    if settings.learning_rate is None:
-        raise ValueError(
-            f"Cannot set up K-FAC: learning_rate=None with {where}. Pass a number > 0, a "
-            "Tensor or a function, or use momentum_type='qmodel', which chooses it."
+def _given_rate(
+    rule: Callable[[Scalar, Scalar | None, Scalar | None, Scalar | None], Momentum],
+) -> Callable[[MomentumSettings, ExactCurvature], Momentum]:
+    def make(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+        del curvature
+        where = f"momentum_type={settings.momentum_type!r}"
+        if settings.learning_rate is None:
+            raise ValueError(
+                f"Cannot set up K-FAC: learning_rate=None with {where}. Pass a number > 0, a "
+                "Tensor or a function, or use momentum_type='qmodel', which chooses it."
+            )
+        check_excluded(
+            "qmodel_update_rescale", settings.update_rescale, where, "scale the learning rate"
         )
+        return rule(
+            settings.learning_rate,
+            settings.momentum,
+            settings.norm_constraint,
+            settings.weight_decay,
+        )
+
+    return make
+
+
+def _quadratic(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+    where = f"momentum_type={settings.momentum_type!r}"
     check_excluded(
-        "qmodel_update_rescale", settings.update_rescale, where, "scale the learning rate"
+        "learning_rate", settings.learning_rate, where, "the model chooses it: pass None"
     )
-    rule = RegularMomentum if settings.momentum_type == "regular" else AdamMomentum
-    return rule(
-        settings.learning_rate, settings.momentum, settings.norm_constraint, settings.weight_decay
+    check_excluded(
+        "norm_constraint", settings.norm_constraint, where, "the model bounds the step: pass None"
     )
-
-
-def _quadratic_model(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
-    where = f"momentum_type={settings.momentum_type!r}"
-    if settings.momentum_type == "qmodel":
-        remedy = "the model chooses it: pass None, or use 'qmodel_fixedmu'"
-        check_excluded("momentum", settings.momentum, where, remedy)
-    elif settings.momentum is None:
-        raise ValueError(
-            f"Cannot set up K-FAC: momentum=None with {where}. Pass a number >= 0, a Tensor or a "
-            "function, or use momentum_type='qmodel', which chooses it."
-        )
-    remedy = "the model chooses it: pass None"
-    check_excluded("learning_rate", settings.learning_rate, where, remedy)
-    remedy = "the model bounds the step: pass None"
-    check_excluded("norm_constraint", settings.norm_constraint, where, remedy)
     return QuadraticModelMomentum(
         curvature,
         settings.momentum,
@@ -96,3 +95,34 @@ def _quadratic_model(settings: MomentumSettings, curvature: ExactCurvature) -> M
         settings.weight_decay,
         settings.dtype,
     )
+
+
+def _chosen_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+    check_excluded(
+        "momentum",
+        settings.momentum,
+        f"momentum_type={settings.momentum_type!r}",
+        "the model chooses it: pass None, or use 'qmodel_fixedmu'",
+    )
+    return _quadratic(settings, curvature)
+
+
+def _fixed_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+    if settings.momentum is None:
+        where = f"momentum_type={settings.momentum_type!r}"
+        raise ValueError(
+            f"Cannot set up K-FAC: momentum=None with {where}. Pass a number >= 0, a Tensor or a "
+            "function, or use momentum_type='qmodel', which chooses it."
+        )
+    return _quadratic(settings, curvature)
+
+
+_RULES = {
+    "regular": _given_rate(RegularMomentum),
+    "adam": _given_rate(AdamMomentum),
+    "qmodel": _chosen_momentum,
+    "qmodel_fixedmu": _fixed_momentum,
+}
+
+MOMENTUM_TYPES = tuple(_RULES)
+"""Values of the optimizers' argument `momentum_type`."""

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.update.periodic_refresh import RefreshPeriods
+from kfac.update.spread import Spread
 
 v1 = tf.compat.v1
 
@@ -77,7 +78,7 @@ SHARES = [[0, 1], [2, 3], []]
 """Factors that each step of a period of three inverts: the smaller layer comes first."""
 
 
-def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph, session):
+def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
     """Layers of 6³ + 2³, 2³ + 2³ and 5³ + 2³ multiplications, and one without inverses."""
     layers, features = kfac.LayerCollection(), tf.ones([4, 6])
     for name, size in (("large", 6), ("small", 2), ("middle", 5), ("diagonal", 3)):
@@ -88,10 +89,8 @@ def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph, session):
         layers.register_squared_error_loss(outputs)
     optimizer = kfac.KfacOptimizer(0.1, 0.1, layers)
     factors = optimizer.factors
-    periods = RefreshPeriods(2, 1, 0, True, True)
-    due, shares, _ = periods.inverses_due(tf.constant(3), True, layers.get_blocks(), factors)
+    shares = Spread(2, True).shares(layers.get_blocks(), factors)
     found = [[factors[i].name for i in share] for share in shares]
-    assert session.run(due).tolist() == [False, True]
     first = [f"{name}/{side}" for name in ("small", "middle") for side in ("input", "output")]
     assert found == [first, ["large/input", "large/output"]]
 
@@ -157,33 +156,34 @@ def test_damping_adapts_while_first_inverses_are_spread(behavior, build_mlp, ses
 
 
 @pytest.mark.parametrize(
-    ("settings", "step", "parts", "inverses"),
+    ("settings", "step", "expected"),
     [
-        ((2, 3, 0, False), 0, [True, True], True),
-        ((2, 3, 0, False), 4, [True, False], True),
-        ((2, 3, 0, False), 9, [True, True], False),
-        ((2, 3, 5, False), 4, [False, True], False),
-        ((2, 1, 0, True), 0, [True, True], [True, True]),
-        ((2, 1, 0, True), 3, [True, True], [False, True]),
-        ((2, 1, 0, True, True), 0, [True, True], [True, False]),
-        ((4, 1, 0, False, False, 2), 8, [True, True], True),
+        ((2, 3, 0, False), 0, [True, True, True]),
+        ((2, 3, 0, False), 4, [True, False, True]),
+        ((2, 3, 0, False), 9, [True, True, False]),
+        ((2, 3, 5, False), 4, [False, True, False]),
+        ((4, 1, 0, False, False, 2), 8, [True, True, True]),
+        ((3, 1, 0, True), 4, [True, True, True]),
     ],
 )
-def test_a_policy_says_what_is_due(build_mlp, session, settings, step, parts, inverses):
-    """It needs no optimizer; what it reads of the model is the cost of its inverses."""
-    layers = build_mlp().collection
-    policy, number = RefreshPeriods(*settings), tf.constant(step, tf.int64)
-    due = policy.due(number)
-    factors = kfac.KfacOptimizer(0.1, 0.1, layers).factors
-    wanted = policy.inverses_due(number, due.step, layers.get_blocks(), factors)
+def test_a_policy_says_what_is_due(session, settings, step, expected):
+    policy = RefreshPeriods(*settings)
+    due = policy.due(tf.constant(step, tf.int64))
     session.run(v1.global_variables_initializer())
-    found = session.run([tf.convert_to_tensor(x) for x in (due.step, due.averages, wanted.due)])
-    assert [x.tolist() for x in found] == [*parts, inverses]
-    assert wanted.delay == policy.inverse_delay
-    assert sorted(tf.nest.flatten(wanted.shares)) == (
-        [0, 1, 2, 3] if policy.spread_inverses else []
-    )
+    found = session.run([tf.convert_to_tensor(x) for x in (due.step, due.averages, due.inverses)])
+    assert found == expected
+    assert due.delay == policy.inverse_delay
+    assert due.spread == (Spread(3, False) if policy.spread_inverses else None)
     assert [v.op.name for v in policy.variables] == ["kfac/burnin_counter"] * bool(due.state)
+
+
+@pytest.mark.parametrize(
+    ("first_too", "due"), [(False, ([1, 1], [0, 1], [0, 0], [1, 0])), (True, ([1, 0], [0, 1]))]
+)
+def test_shares_that_are_due(session, first_too, due):
+    """Two shares in a period of three, after each number of steps."""
+    found = [Spread(3, first_too).due(tf.constant(n, tf.int64), 2) for n in range(len(due))]
+    np.testing.assert_array_equal(session.run(found), due)
 
 
 def test_first_inverses_are_spread_only_with_later_ones(graph):
