@@ -17,7 +17,7 @@ from kfac.optimizer import KfacOptimizer
 from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
+from kfac.update.cluster_refresh import ClusterWork, RefreshShares
 
 v1 = tf.compat.v1
 
@@ -68,7 +68,7 @@ class ClusterKfacOpt(KfacOptimizer):
         Raises:
           ValueError: A number is out of its range, or as in `KfacOptimizer`.
         """
-        shares = RefreshByWorkers(worker, invert_every, cov_update_every)
+        shares = RefreshShares(worker, invert_every, cov_update_every)
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker
         self._work = ClusterWork(shares, self._step, self._estimator, self._name)
