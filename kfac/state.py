@@ -168,15 +168,14 @@ def _device_of(variable: Variable) -> Iterator[None]:
 def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
-    The value of a reference variable is the memory of the variable, which a later assignment in
-    the same step overwrites. So this function copies the value. TensorFlow's graph optimizer moves
-    a test of finiteness from a copy to what was copied, and the test then no longer waits for this
-    read. It does not move the test past a check of the shape, so this function adds one.
+    A value that is read from a reference variable shares the variable's memory: a later assignment
+    in the same step would change it. So it is copied. A check if the copy is finite would skip the
+    copy, and look at the variable without waiting. The check of the shape prevents that.
 
     Args:
       variable: The variable.
-      copies: False to return the memory of a reference variable. Then only one op may take it, that
-        op must make a new Tensor, and all ops that assign the variable must wait for that op.
+      copies: False if the only op that takes the value makes a new Tensor of it, and what changes
+        the variable waits for that.
     """
     with _device_of(variable):
         if is_resource(variable):
