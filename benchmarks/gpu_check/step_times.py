@@ -11,9 +11,9 @@ from typing import get_args
 import tensorflow as tf
 
 from benchmarks import harness
-from benchmarks.gpu_check.devices import Devices
-from benchmarks.gpu_check.models import BATCH_SIZE, WideMlp
-from benchmarks.gpu_check.outcome import Cell, Outcome, Table, judge
+from benchmarks.gpu_check.machine import Devices
+from benchmarks.gpu_check.outcome import Outcome, Table, judge
+from benchmarks.gpu_check.training import BATCH_SIZE, Mlp
 from benchmarks.kfac_step import MODELS, step_programs
 from benchmarks.tower_step import WAYS, tower_models, tower_programs
 from model_deploy import GradientReduction
@@ -29,50 +29,44 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
     """Times the programs. There is no limit: the part fails only if a program does."""
     of_kfac = {model: _time_kfac(model, devices.names[0], rounds) for model in models}
     of_towers = _time_towers(devices, rounds)
-    kfac_rows = [
-        [model, *_cells(times["kfac"], times["momentum"])] for model, times in of_kfac.items()
-    ]
-    ours = of_towers[WAYS[0]]
-    tower_rows = [[way, *_cells(ours, of_towers[way])] for way in WAYS[1:]]
     of_reductions = time_reductions(devices, rounds)
-    summary = "K-FAC / momentum: " + ", ".join(f"{model} {cells[0]}" for model, *cells in kfac_rows)
-    summary += "; replicated / " + ", ".join(f"{way} {cells[0]}" for way, *cells in tower_rows)
-    return judge(
-        True,
-        summary,
-        Table(
-            f"K-FAC on {devices.names[0]}: median [least, most] of {rounds} blocks",
-            ("model", "K-FAC / momentum", "K-FAC, ms", "momentum, ms"),
-            kfac_rows,
+    first = WAYS[0]
+    tables = (
+        _table(
+            f"K-FAC on {devices.names[0]}",
+            ("model", "K-FAC", "momentum"),
+            {model: (times["kfac"], times["momentum"]) for model, times in of_kfac.items()},
         ),
-        Table(
-            f"ConvNet 28x28 on {devices}: median [least, most] of {rounds} blocks",
-            ("alternative", "replicated / alternative", "replicated, ms", "alternative, ms"),
-            tower_rows,
+        _table(
+            f"ConvNet 28x28 on {devices}",
+            ("alternative", first, "alternative"),
+            {way: (of_towers[first], of_towers[way]) for way in WAYS[1:]},
         ),
-        Table(
-            f"WideMlp on {devices}: median [least, most] of {rounds} blocks",
-            ("reduction", "reduction / last", "reduction, ms", "last, ms"),
-            [
-                [way, *_cells(times, of_reductions["last"])]
-                for way, times in of_reductions.items()
-                if way != "last"
-            ],
+        _table(
+            f"A network with 19 MB of gradients on {devices}",
+            ("reduction", "reduction", "last"),
+            {n: (t, of_reductions["last"]) for n, t in of_reductions.items() if n != "last"},
         ),
     )
+    summary = "; ".join(
+        f"{table.columns[1]}: " + ", ".join(f"{name} {ratio}" for name, ratio, *_ in table.rows)
+        for table in tables[:2]
+    )
+    return judge(True, summary, *tables)
 
 
 def time_reductions(
     devices: Devices, rounds: int, model: tower_models.Model | None = None
 ) -> Mapping[str, Sequence[float]]:
     """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
-    programs = {
-        way: tower_programs.GraphProgram(
-            model or WideMlp(),
-            devices.names,
-            functools.partial(tower_programs.replicated, reduction=way),
-        )
+    wide = model or Mlp(16, (2048, 2048))
+    builds = {
+        way: functools.partial(tower_programs.replicated, reduction=way)
         for way in get_args(GradientReduction)
+    }
+    programs = {
+        way: tower_programs.GraphProgram(wide, devices.names, build)
+        for way, build in builds.items()
     }
     return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
 
@@ -88,13 +82,21 @@ def _time_kfac(model: str, device: str, rounds: int) -> Mapping[str, Sequence[fl
 def _time_towers(devices: Devices, rounds: int) -> Mapping[str, Sequence[float]]:
     model = tower_models.ConvNet(28, BATCH_SIZE)
     # NCCL, the default on GPUs, refuses two replicas on one GPU.
-    reduction = tf.distribute.ReductionToOneDevice() if devices.is_split else None
+    reduction = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
     programs = tower_programs.all_ways(model, devices.names, reduction)
     return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
 
 
-def _cells(ours: Sequence[float], others: Sequence[float]) -> list[Cell]:
-    """Returns ratio and times with their spread."""
-    milliseconds = [[1e3 * seconds for seconds in times] for times in (ours, others)]
-    ratio = harness.spread(harness.ratios(ours, others), 2)
-    return [ratio, *(harness.spread(times, 2) for times in milliseconds)]
+def _table(
+    title: str,
+    heads: tuple[str, str, str],
+    times: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+) -> Table:
+    """Returns a table of ratios and milliseconds: median [least, most] of blocks."""
+    first, ours, theirs = heads
+    rows = []
+    for name, pair in times.items():
+        milliseconds = [harness.spread([1e3 * t for t in each], 2) for each in pair]
+        rows.append([name, harness.spread(harness.ratios(*pair), 2), *milliseconds])
+    columns = (first, f"{ours} / {theirs}", f"{ours}, ms", f"{theirs}, ms")
+    return Table(f"{title}: median [least, most] of blocks", columns, rows)

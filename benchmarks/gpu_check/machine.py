@@ -6,21 +6,14 @@ a program to find the GPUs, chooses the devices, and passes them to each part.
 
 import dataclasses
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from benchmarks import harness
 
 MOST_TOWERS = 4
-"""Largest number of towers."""
-
 TOWERS_WITHOUT_GPUS = 2
 """Towers on one GPU, and on a machine without any."""
-
 LARGEST_PART = 8 * 2**30
 """Largest memory, in bytes, of one of two logical devices on a GPU."""
-
 SHARE_OF_PART = 0.4
 """Share of a GPU's memory that one of two logical devices gets at most."""
 
@@ -57,25 +50,20 @@ class Devices:
         """True if the towers run on GPUs."""
         return self.names[0].startswith("/gpu:")
 
-    @property
-    def is_split(self) -> bool:
-        """True if all towers share one GPU."""
-        return self.part_megabytes is not None
-
     def __str__(self) -> str:
         """Returns the devices as one line for a terminal."""
-        split = f", one GPU in parts of {self.part_megabytes} MiB" if self.is_split else ""
+        split = f", one GPU in parts of {self.part_megabytes} MiB" if self.part_megabytes else ""
         return f"{len(self.names)} towers on {' '.join(self.names)}{split}"
 
 
-def choose_devices(gpus: Sequence[Gpu]) -> Devices:
+def choose_devices(gpus: list[Gpu]) -> Devices:
     """Chooses a GPU for each tower; two parts of one GPU; or logical CPU devices."""
     if not gpus:
         return Devices(tuple(harness.cpu_names(TOWERS_WITHOUT_GPUS)))
-    if len(gpus) == 1:
-        part = min(LARGEST_PART, int(SHARE_OF_PART * gpus[0].memory))
-        return Devices(_gpu_names(TOWERS_WITHOUT_GPUS), part // 2**20)
-    return Devices(_gpu_names(min(len(gpus), MOST_TOWERS)))
+    count = min(len(gpus), MOST_TOWERS) if len(gpus) > 1 else TOWERS_WITHOUT_GPUS
+    names = tuple(f"/gpu:{index}" for index in range(count))
+    part = min(LARGEST_PART, int(SHARE_OF_PART * gpus[0].memory)) // 2**20
+    return Devices(names, part if len(gpus) == 1 else None)
 
 
 def set_up(devices: Devices) -> None:
@@ -89,7 +77,7 @@ def set_up(devices: Devices) -> None:
     tf.config.set_soft_device_placement(True)
     if not devices.are_gpus:
         harness.divide_cpu(len(devices.names))
-    elif devices.is_split:
+    elif devices.part_megabytes:
         part = tf.config.LogicalDeviceConfiguration(memory_limit=devices.part_megabytes)
         (gpu,) = tf.config.list_physical_devices("GPU")
         tf.config.set_logical_device_configuration(gpu, [part] * len(devices.names))
@@ -97,35 +85,26 @@ def set_up(devices: Devices) -> None:
 
 def find_gpus() -> list[Gpu]:
     """Finds the GPUs in another process, which gives their memory back when it ends."""
-    command = [sys.executable, "-m", "benchmarks.gpu_check.devices"]
-    found = harness.read_json(command, "look for GPUs", seconds=300)
-    return [Gpu(gpu["name"], tuple(gpu["compute_capability"]), gpu["memory"]) for gpu in found]
+    found = harness.read_json(harness.command("gpu_check.machine"), "look for GPUs", seconds=300)
+    return [Gpu(name, tuple(capability), memory) for name, capability, memory in found]
 
 
 def _find_gpus_here() -> list[Gpu]:
     import tensorflow as tf  # noqa: PLC0415
 
     physical = tf.config.list_physical_devices("GPU")
-    if not physical:
-        return []
     for gpu in physical:
         tf.config.experimental.set_memory_growth(gpu, True)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         listed = [device for device in session.list_devices() if device.device_type == "GPU"]
-    return [
-        _described(tf.config.experimental.get_device_details(gpu), device.memory_limit_bytes)
-        for gpu, device in zip(physical, listed, strict=True)
-    ]
-
-
-def _described(details: Mapping[str, Any], memory: int) -> Gpu:
-    name = details.get("device_name", "unknown GPU")
-    return Gpu(name, tuple(details.get("compute_capability") or ()), memory)
-
-
-def _gpu_names(count: int) -> tuple[str, ...]:
-    return tuple(f"/gpu:{index}" for index in range(count))
+    found = []
+    for gpu, device in zip(physical, listed, strict=True):
+        details = tf.config.experimental.get_device_details(gpu)
+        name = details.get("device_name", "unknown GPU")
+        capability = tuple(details.get("compute_capability") or ())
+        found.append(Gpu(name, capability, device.memory_limit_bytes))
+    return found
 
 
 if __name__ == "__main__":
-    print(json.dumps([dataclasses.asdict(gpu) for gpu in _find_gpus_here()]))
+    print(json.dumps([dataclasses.astuple(gpu) for gpu in _find_gpus_here()]))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.checkpoint_time import checkpoint_programs as programs
+from benchmarks import checkpoint_time as programs
+from examples.slim.networks import factory
 
 v1 = tf.compat.v1
 
@@ -14,13 +15,13 @@ v1 = tf.compat.v1
 @pytest.fixture(scope="module")
 def trained():
     """A LeNet of a sixteenth of its width."""
-    make = programs.factory.get_network_fn
+    make = factory.get_network_fn
 
     def narrow(*args, **kwargs):
         return functools.partial(make(*args, **kwargs), depth_multiplier=1 / 16)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs.factory, "get_network_fn", narrow)
+        patch.setattr(factory, "get_network_fn", narrow)
         return programs.Trained("lenet", side=8, towers=2)
 
 
@@ -35,7 +36,7 @@ def test_one_checkpoint_is_kept_and_restores_all_variables(trained, make, tmp_pa
         (index,) = tmp_path.glob("*.index")
         assert index.stem == f"model.ckpt-{step}"
         listed = tf.train.load_checkpoint(str(tmp_path)).get_variable_to_shape_map()
-        assert len(listed) == trained.variable_count
+        assert len(listed) == len(trained.variables)
         assert sum(np.prod(shape) for shape in listed.values()) == trained.number_count
         assert any("cov" in name for name in listed)
         zeros = [v1.assign(x, tf.zeros_like(x)) for x in variables]
