@@ -18,7 +18,7 @@ from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.cluster_refresh import ClusterWork, RefreshShares
+from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
 
 v1 = tf.compat.v1
 
@@ -70,7 +70,7 @@ class ClusterKfacOpt(KfacOptimizer):
           TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
         self._check_names(kwargs)
-        shares = RefreshShares(worker, invert_every, cov_update_every)
+        shares = RefreshByWorkers(worker, invert_every, cov_update_every)
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker
         self._work = ClusterWork(shares, self._step, self._estimator, self._name)

@@ -43,7 +43,7 @@ _POLL_SECS = 0.05
 
 @typing.final
 @dataclasses.dataclass(eq=False)
-class RefreshShares(RefreshPolicy):
+class RefreshByWorkers(RefreshPolicy):
     """Settings of the workers' shares. The chief's step has no share of its own: see `ClusterWork`.
 
     Attributes:
@@ -90,7 +90,7 @@ class ClusterWork:
     """
 
     def __init__(
-        self, shares: RefreshShares, step: KfacStep, estimator: FisherEstimator, name: str
+        self, shares: RefreshByWorkers, step: KfacStep, estimator: FisherEstimator, name: str
     ) -> None:
         """Makes no ops or variables.
 

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.scheduling.worker_roles import WorkerRole
-from kfac.update.cluster_refresh import ClusterWork, RefreshShares
+from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
 
 v1 = tf.compat.v1
 
@@ -68,7 +68,7 @@ def build(graph):
     def build(*role, inverses=1):
         variable = v1.get_variable("w", initializer=tf.zeros([2]))
         step, curvature = Step(), Curvature(variable, inverses)
-        shares = RefreshShares(WorkerRole(*role), 10, 1)
+        shares = RefreshByWorkers(WorkerRole(*role), 10, 1)
         work = ClusterWork(shares, step, curvature, "KFAC")
         global_step = v1.train.get_or_create_global_step()
         work.train_op([(tf.ones([2]), variable)], global_step, None)
@@ -80,7 +80,7 @@ def build(graph):
 def test_the_step_waits_for_inverses_but_summaries_do_not(build):
     work, step, curvature = build("shared", 2, 0)
     assert len(step.before) == 1
-    assert not RefreshShares(WorkerRole("shared", 2, 0), 10, 1).due(None).summaries_wait
+    assert not RefreshByWorkers(WorkerRole("shared", 2, 0), 10, 1).due(None).summaries_wait
     assert curvature.inverted == [(0,), (0,)]  # As its owner, and as the chief.
     assert [v.op.name for v in work.variables] == ["kfac/invert_at"]
 
@@ -104,7 +104,7 @@ def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, 
 
 
 def test_the_global_step_is_required(graph):
-    work = ClusterWork(RefreshShares(WorkerRole("shared", 1, 0), 10, 1), None, None, "KFAC")
+    work = ClusterWork(RefreshByWorkers(WorkerRole("shared", 1, 0), 10, 1), None, None, "KFAC")
     with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
         work.train_op([], None, None)
     assert work.variables == []
