@@ -11,7 +11,7 @@ References:
 
 # The optimizer makes settings of its arguments, parts of the settings, each once, and forwards
 # calls: curvature is the estimator's, the step `kfac.update.step`'s, momentum and damping are its
-# rules'. A policy of `kfac.update.refresh` says when the curvature is updated.
+# rules'. A policy of `kfac.update.refresh` says when the step updates the curvature.
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -31,17 +31,16 @@ from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.vectors import Vector
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
+from kfac.update.gradients import check_gradients
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
-from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.refresh import BY_CALLER, RefreshSettings
-from kfac.update.step import KfacStep, StepRules
+from kfac.update.refresh import BY_CALLER, RefreshPolicy
+from kfac.update.step import KfacStep, MakeStep
 from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 
 v1 = tf.compat.v1
@@ -117,7 +116,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         rejection_rho_threshold: float | None = KfacSettings.rejection_rho_threshold,
         include_damping_in_qmodel_change: bool = KfacSettings.include_damping_in_qmodel_change,
         decays: Callable[[Variable], bool] | None = KfacSettings.decays,
-        refresh: RefreshSettings = BY_CALLER,
+        refresh: RefreshPolicy = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
@@ -151,7 +150,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self._var_list = var_list
         self._graph: Graph = None
         self._interval = damping_adaptation_interval
-        self._from_identity = refresh.from_identity
+        self._refresh = refresh
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
@@ -180,19 +179,20 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        rules = StepRules(
+        self._step = KfacStep(
+            name=name,
+            estimator=self._estimator,
+            policy=refresh,
+            multiply_inverse=self._multiply_inverse,
             momentum=self._momentum_rule,
+            make_velocities=self._make_velocities,
             damping=self._damping_rule,
             change=self._change,
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
-            from_identity=refresh.from_identity,
             decays=_always if decays is None else decays,
         )
-        self._step = KfacStep(
-            name, self._estimator, rules, self._make_velocities, self._precondition
-        )
-        self._refresh = refresh.policy(self._step, self._estimator, name)
+        self._make_step: MakeStep = self._step.make  # Subclasses add what they do beside a step.
 
     def __str__(self) -> str:
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
@@ -300,7 +300,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         _check_not_eager(self, "apply_gradients")
         self._check_one_graph()
         pairs = self.check_gradients(grads_and_vars)
-        return self._refresh.apply(pairs, global_step, name)
+        return self._make_step(pairs, global_step, name)
 
     def _check_one_graph(self) -> None:
         """Checks that no step was built in a graph whose Tensors the current one cannot read."""
@@ -329,18 +329,18 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           (product, variable) for the same variables, in the same order.
         """
         return self._estimator.multiply_function(
-            INVERSE, list(vecs_and_vars), from_identity=self._from_identity
+            INVERSE, list(vecs_and_vars), from_identity=self._refresh.from_identity
         )
 
     def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
 
-    def _precondition(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
-        """Returns M⁻¹x for a vector x, by that of the two methods which a subclass overrides."""
+    def _multiply_inverse(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """Multiplies a vector by M⁻¹, by that of the two methods which a subclass overrides."""
         has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
         multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner
-        return in_order(multiply(list(zip(given, variables, strict=True))), variables)
+        return multiply(vecs_and_vars)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
@@ -364,11 +364,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def variables(self) -> list[Variable]:
         """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
-        step = self._step.variables
-        if not step:
-            return []
-        curvature = [*self._estimator.cov_variables, *self._estimator.inv_variables]
-        return [*super().variables(), *step, *curvature, *self._refresh.variables]
+        state = self._step.variables
+        return [*super().variables(), *state] if state else []
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         """Returns the velocities of variables; makes them at first use."""

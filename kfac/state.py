@@ -55,6 +55,26 @@ class Addition(NamedTuple):
 Change = Assignment | Addition
 
 
+class OptionalState(NamedTuple):
+    """State that a checkpoint may lack, as `kfac.protocols.OPTIONAL_STATE` keeps it.
+
+    Attributes:
+      owner: Name of what has the state, for messages.
+      state: Its variables.
+    """
+
+    owner: str
+    state: Sequence[Variable]
+
+    def get_name(self) -> str:
+        """Returns the name of the owner."""
+        return self.owner
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables."""
+        return list(self.state)
+
+
 def make_variable(
     name: str,
     shape: Sequence[int],
@@ -148,10 +168,9 @@ def _device_of(variable: Variable) -> Iterator[None]:
 def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
-    What is read from a reference variable shares its memory, and would change with a later
-    assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
-    of the variable instead, without waiting, if there were only copies between. So there is a check
-    of the shape, too.
+    A value that is read from a reference variable shares the variable's memory: a later assignment
+    in the same step would change it. So it is copied. A check if the copy is finite would skip the
+    copy, and look at the variable without waiting. The check of the shape prevents that.
 
     Args:
       variable: The variable.
