@@ -27,7 +27,7 @@ from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_ba
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
-from replicate.gradients.gathering import gathered_optimizers
+from replicate.gradients.gathering import heard_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
@@ -138,11 +138,11 @@ def replicate_model_fn(
         given = {"params": params, "config": config}
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
+        if mode == ModeKeys.TRAIN or wrap_optimizers:
+            bound = heard_optimizers()(bound)
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
         with contextlib.ExitStack() as stack:
             scopes = stack.enter_context(tower_scopes(_settings_in(mode, settings, batch)))
-            if wrap_optimizers:
-                stack.enter_context(gathered_optimizers())
             if averages_loss is None:
                 stack.enter_context(recorded_reductions())
             towers = build_towers(bound, batch.shards, scopes, statistics)
@@ -305,6 +305,8 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
 
 def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild) -> None:
     if len(towers) == 1:
+        if towers[0].train_op is not None and TowerOptimizer.has_been_used():
+            _check_unwrapped(build)
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
@@ -322,6 +324,36 @@ def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild) -> None:
             f"optimizers with TowerOptimizer in model_fn: "
             f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
         )
+    if towers[-1].train_op is not None:
+        _check_unwrapped(build)
+
+
+def _check_unwrapped(build: TowerBuild) -> None:
+    """Refuses optimizers without a TowerOptimizer, beside others that have one."""
+    if not build.unwrapped:
+        return
+    kinds = dict.fromkeys(kind for kind, _ in build.unwrapped)
+    names = ", ".join(dict.fromkeys(name for _, name in build.unwrapped))
+    if not all(issubclass(kind, v1.train.Optimizer) for kind in kinds):
+        remedy = (
+            "Optimizers of Keras are not gathered: replace them by those of tf.compat.v1.train, "
+            "such as replicate.TowerOptimizer(tf.compat.v1.train.AdamOptimizer(0.001))."
+        )
+    elif build.settings.wraps_optimizers:
+        remedy = (
+            "Its methods do not look up apply_gradients on the optimizer: call self.apply_gradients"
+            " in place of super().apply_gradients, or wrap it in replicate.TowerOptimizer."
+        )
+    else:
+        remedy = (
+            "Please wrap each optimizer in model_fn: optimizer = replicate.TowerOptimizer("
+            "optimizer), or pass wrap_optimizers=True to replicate_model_fn."
+        )
+    raise ValueError(
+        f"Cannot train on several towers or workers: the variables [{names}] are trained by "
+        f"{', '.join(kind.__name__ for kind in kinds)} without a TowerOptimizer, so each tower "
+        f"would train them on its own part of the batch. {remedy}"
+    )
 
 
 def _settings_in(mode: str, settings: TowerSettings, batch: _SplitBatch) -> TowerSettings:
