@@ -142,25 +142,35 @@ def _name(variable: Any) -> str:
     return str(found.op.name if hasattr(found, "op") else found.name)
 
 
-def _heard_keras(
-    module: str, path: str, method: str, trained_by: Callable[..., Any]
-) -> SharedPatch:
-    """Makes the patch of a method of Keras' base class of optimizers."""
+def _heard_keras(module: str, path: str) -> SharedPatch:
+    """Makes the patch of Keras' base class of optimizers, if that Keras has it.
+
+    All methods of Keras 3 call `apply`, those of Keras 2 `apply_gradients`.
+    """
 
     def find() -> tuple[Any, Mapping[str, Any]]:
-        kind = functools.reduce(getattr, path.split("."), sys.modules[module])
-        original = getattr(kind, method)
-
-        @functools.wraps(original)
-        def heard(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            build = _build_of_several()
-            bound = functools.partial(original, optimizer)
-            call = bound if build is None else _noting(build, optimizer, bound, trained_by)
-            return call(*args, **kwargs)
-
-        return kind, {method: heard}
+        kind: Any = sys.modules[module]
+        for name in path.split("."):
+            kind = getattr(kind, name, None)
+        for method, trained_by in (("apply", _of_gradients), ("apply_gradients", _of_pairs)):
+            if hasattr(kind, method):
+                return kind, {method: _heard(getattr(kind, method), trained_by)}
+        return kind, {}
 
     return SharedPatch(find)
+
+
+def _heard(
+    method: Callable[..., Any], trained_by: Callable[..., Iterable[Any]]
+) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def heard(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        build = _build_of_several()
+        bound = functools.partial(method, optimizer)
+        call = bound if build is None else _noting(build, optimizer, bound, trained_by)
+        return call(*args, **kwargs)
+
+    return heard
 
 
 _GATHERED = {
@@ -181,10 +191,9 @@ _HEARD = frozenset({*_GATHERED, *_NOTED})
 
 _patch = SharedPatch(lambda: (v1.train.Optimizer, {"__getattribute__": _attribute}))
 _keras_patches = {
-    "keras": [_heard_keras("keras", "optimizers.Optimizer", "apply", _of_gradients)],
-    "tf_keras": [
-        _heard_keras("tf_keras", "optimizers.Optimizer", "apply_gradients", _of_pairs),
-        _heard_keras("tf_keras", "optimizers.legacy.Optimizer", "apply_gradients", _of_pairs),
-    ],
+    module: [
+        _heard_keras(module, f"optimizers.{path}") for path in ("Optimizer", "legacy.Optimizer")
+    ]
+    for module in ("keras", "tf_keras")
 }
 """Module, if it has been imported → patches of its classes."""

@@ -120,7 +120,7 @@ def keras_current():
 
 
 def keras_3():
-    optimizers = pytest.importorskip("keras").optimizers
+    optimizers = pytest.importorskip("keras", minversion="3").optimizers
 
     def train(loss, b, batch):
         optimizers.SGD(0.1).apply(tf.gradients(loss, [b]), [b])
