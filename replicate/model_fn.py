@@ -28,6 +28,7 @@ from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
 from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.gradients.ungathered import ungathered_variables
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
@@ -38,7 +39,7 @@ from replicate.tower.scopes import TowerScopes, tower_scopes
 from replicate.tower.workers import current_workers
 from replicate.unmodified.losses import recorded_reductions
 from replicate.unmodified.marks import mark_replicated
-from replicate.unmodified.optimizers import heard_optimizers
+from replicate.unmodified.optimizers import gathered_optimizers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -134,11 +135,11 @@ def replicate_model_fn(
         given = {"params": params, "config": config}
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
-        if mode == ModeKeys.TRAIN or wrap_optimizers:
-            bound = heard_optimizers()(bound)
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
         with contextlib.ExitStack() as stack:
             scopes = stack.enter_context(tower_scopes(_settings_in(mode, settings, batch)))
+            if wrap_optimizers:
+                stack.enter_context(gathered_optimizers())
             if averages_loss is None:
                 stack.enter_context(recorded_reductions())
             towers = build_towers(bound, batch.shards, scopes, statistics)
@@ -234,8 +235,8 @@ def build_towers(
     batch statistics do not change.
 
     Raises:
-      ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
-        different optimizer calls or variables.
+      ValueError: There are several towers and an optimizer trains without a TowerOptimizer, or
+        towers make different optimizer calls or variables.
     """
     towers: list[Spec] = []
     scopes.build.batches = [(shard.features, shard.labels) for shard in shards]
@@ -248,7 +249,8 @@ def build_towers(
         ):
             scopes.build.verdicts.begin_tower((shard.features, shard.labels), whole)
             towers.append(_build_tower(model_fn, shard, scopes))
-    _check_optimizer_calls(towers, scopes.build)
+            names = v1.get_default_graph().get_name_scope()
+    _check_optimizer_calls(towers, scopes.build, names)
     return towers
 
 
@@ -267,56 +269,49 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
     return spec
 
 
-def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild) -> None:
+def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str) -> None:
+    """Refuses towers that train on their parts of the batch. `names` is the last one's scope."""
+    trains = towers[-1].train_op is not None
+    is_used = TowerOptimizer.has_been_used()
     if len(towers) == 1:
-        if towers[0].train_op is not None and TowerOptimizer.has_been_used():
-            _check_unwrapped(build)
+        if trains and not is_used and current_workers() is not None:
+            raise _untrained("workers", "each worker", build)
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
-    if towers[-1].train_op is not None and not TowerOptimizer.has_been_used():
-        if build.settings.wraps_optimizers:
-            raise ValueError(
-                f"Cannot train on {len(towers)} towers: model_fn returned a train_op, but no "
-                "optimizer of tf.compat.v1.train applied gradients, so nothing sums them over the "
-                "towers. Assignments of the model's own and optimizers of Keras are not gathered: "
-                "train on one device, or apply gradients by such an optimizer."
-            )
+    if trains and not is_used:
+        raise _untrained(f"{len(towers)} towers", "each tower", build)
+    bare = ungathered_variables(towers[-1].train_op, names) if trains else []
+    if bare:
         raise ValueError(
-            f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
-            f"TowerOptimizer, so each tower would train on its own part of the batch. Please wrap "
-            f"optimizers with TowerOptimizer in model_fn: "
-            f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
+            f"Cannot train on {len(towers)} towers: model_fn has an optimizer without a "
+            f"TowerOptimizer, which would train [{', '.join(bare)}] on a part of the batch only. "
+            f"{_remedy(build)}"
         )
-    if towers[-1].train_op is not None:
-        _check_unwrapped(build)
 
 
-def _check_unwrapped(build: TowerBuild) -> None:
-    """Refuses optimizers without a TowerOptimizer, beside others that have one."""
-    if not build.unwrapped:
-        return
-    kinds = dict.fromkeys(kind for kind, _ in build.unwrapped)
-    names = ", ".join(dict.fromkeys(name for _, name in build.unwrapped))
-    if not all(issubclass(kind, v1.train.Optimizer) for kind in kinds):
-        remedy = (
-            "Optimizers of Keras are not gathered: replace them by those of tf.compat.v1.train, "
-            "such as replicate.TowerOptimizer(tf.compat.v1.train.AdamOptimizer(0.001))."
+def _untrained(copies: str, each: str, build: TowerBuild) -> ValueError:
+    """Returns the error for a train_op for which nothing sums gradients over the copies."""
+    if build.settings.wraps_optimizers:
+        return ValueError(
+            f"Cannot train on {copies}: model_fn returned a train_op, but no optimizer of "
+            f"tf.compat.v1.train applied gradients, so nothing sums them. {_remedy(build)}"
         )
-    elif build.settings.wraps_optimizers:
-        remedy = (
-            "Its methods do not look up apply_gradients on the optimizer: call self.apply_gradients"
-            " in place of super().apply_gradients, or wrap it in replicate.TowerOptimizer."
+    return ValueError(
+        f"Cannot train on {copies}: model_fn returned a train_op without a TowerOptimizer, so "
+        f"{each} would train on its own part of the batch. {_remedy(build)}"
+    )
+
+
+def _remedy(build: TowerBuild) -> str:
+    if build.settings.wraps_optimizers:
+        return (
+            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
+            "device, or apply gradients by an optimizer of tf.compat.v1.train."
         )
-    else:
-        remedy = (
-            "Please wrap each optimizer in model_fn: optimizer = replicate.TowerOptimizer("
-            "optimizer), or pass wrap_optimizers=True to replicate_model_fn."
-        )
-    raise ValueError(
-        f"Cannot train on several towers or workers: the variables [{names}] are trained by "
-        f"{', '.join(kind.__name__ for kind in kinds)} without a TowerOptimizer, so each tower "
-        f"would train them on its own part of the batch. {remedy}"
+    return (
+        "Please wrap optimizers with TowerOptimizer in model_fn: "
+        "optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
     )
 
 

@@ -134,8 +134,6 @@ class TowerBuild:
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in settings.plan.towers]
         """For each tower, the gradients of its calls of `apply_gradients`, in order."""
-        self.unwrapped: list[tuple[type, str]] = []
-        """Class of an optimizer that no TowerOptimizer wraps, name of a variable that it trains."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.batches: list[tuple[Nest, Nest]] = []
