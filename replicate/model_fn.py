@@ -27,7 +27,6 @@ from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_ba
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
-from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.gradients.ungathered import ungathered_variables
 from replicate.graph_mode import check_no_keras_model, check_not_eager
@@ -35,19 +34,16 @@ from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
 from replicate.tower.build import Summaries, TowerBuild, TowerSettings, current_tower
 from replicate.tower.default_towers import default_devices
-from replicate.tower.loss_reductions import recorded_reductions
 from replicate.tower.recorded_plan import record_plan
 from replicate.tower.scopes import TowerScopes, tower_scopes
 from replicate.tower.workers import current_workers
+from replicate.unmodified.losses import recorded_reductions
+from replicate.unmodified.marks import mark_replicated
+from replicate.unmodified.optimizers import gathered_optimizers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 Reduction = v1.losses.Reduction
-
-_MARK = "builds_towers"
-_REDUCTION = "loss_reduction"
-_KNOWN = (_MARK, _REDUCTION)
-"""Attributes of functions, by which Estimators know how a model_fn is to be replicated."""
 
 
 @shows_user_frames
@@ -165,38 +161,6 @@ def replicate_model_fn(
             return spec._replace(loss=workers.total(tf.identity(spec.loss), build.averages_loss))
 
     return mark_replicated(replicated_model_fn)
-
-
-def with_loss_reduction(model_fn: ModelFn, loss_reduction: str) -> ModelFn:
-    """Notes for an Estimator that replicates it how a model_fn reduces the examples' losses."""
-    setattr(model_fn, _REDUCTION, loss_reduction)
-    return model_fn
-
-
-def loss_reduction_of(model_fn: ModelFn) -> str | None:
-    """Returns the reduction of the examples' losses of a model_fn, None if nobody has told it."""
-    return getattr(model_fn, _REDUCTION, None)
-
-
-def mark_replicated(model_fn: ModelFn) -> ModelFn:
-    """Marks a model_fn that builds towers, so that an Estimator builds no towers around it."""
-    setattr(model_fn, _MARK, True)
-    return model_fn
-
-
-def is_replicated(model_fn: ModelFn) -> bool:
-    """Returns True for a model_fn that builds towers."""
-    return getattr(model_fn, _MARK, False)
-
-
-def replicated_like(model_fn: ModelFn, inner: ModelFn) -> ModelFn:
-    """Returns a model_fn about which all is known that is known about `inner`, which it calls."""
-    same = functools.partial(model_fn)
-    for function in (inner, model_fn):
-        for name in _KNOWN:
-            if hasattr(function, name):
-                setattr(same, name, getattr(function, name))
-    return same
 
 
 class _SplitBatch(NamedTuple):
