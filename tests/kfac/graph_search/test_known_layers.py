@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.graph_search.filtering import filter_subgraph_records
+from kfac.graph_search.known_layers import find_matches
 from kfac.graph_search.layer_uses import (
     Batch,
     Place,
@@ -12,7 +13,6 @@ from kfac.graph_search.layer_uses import (
     uses_by_place,
     uses_per_example,
 )
-from kfac.graph_search.matching import find_matches
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, group
 from kfac.graph_search.tower import Tower
 

@@ -1,7 +1,7 @@
-"""Tries all matchers on all uses of all parameters of a tower.
+"""The layers that the scanner knows, by types of ops, and the search for them in a tower.
 
-One table maps types of ops to matchers. A parameter cannot be registered as part of a layer if one
-of its uses has no matcher, or is refused by it. Called by the scanner.
+Layers of Keras are found by it, too. A parameter cannot be registered as part of a layer if one of
+its uses is an op of no known layer, or is refused by the op's matcher. Called by the scanner.
 """
 
 import types
@@ -22,7 +22,7 @@ from kfac.registration.subgraph import Use
 Matcher = Callable[[Tower, Variable, Use], list[MatchRecord]]
 """Returns the layers that an op of a tower, which a parameter enters, can be."""
 
-_MATCHERS: Mapping[str, Matcher] = types.MappingProxyType(
+_MATCHERS_BY_OP: Mapping[str, Matcher] = types.MappingProxyType(
     {
         "BatchMatMul": match_product,
         "BatchMatMulV2": match_product,
@@ -90,7 +90,7 @@ def _match(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
             f"goes into the {kind} {use.op.name!r}, whose insides have no gradients outside of it; "
             "unroll a loop, or take the layer out of it"
         )
-    matcher = _MATCHERS.get(use.op.type)
+    matcher = _MATCHERS_BY_OP.get(use.op.type)
     if matcher is None:
         raise NotRegistrableError(f"goes into {use.op.name!r}, and {use.op.type} is no known layer")
     return matcher(tower, variable, use)
