@@ -16,9 +16,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.moving_average import MovingAverage
+from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
-from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -29,7 +28,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.linalg.shared_constants import shared_constant
+from kfac.linalg.shared import Reading, shared_constant
 from kfac.moved_names import with_moved_attributes
 from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all, group
@@ -150,11 +149,6 @@ class FisherFactor(abc.ABC):
     def mean_eigenvalue(self) -> Tensor:
         """Returns the trace over the number of rows, read now; shape []."""
         return self.trace() / tf.constant(self.dimension, self.dtype)
-
-    @property
-    def stored_average(self) -> StoredAverage | None:
-        """The variables of the average, if the trace is known as a function of S and w."""
-        return None
 
     # Damped functions of the matrix.
 
@@ -281,7 +275,7 @@ class FisherFactor(abc.ABC):
         """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
         return list(changes)
 
-    def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+    def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns ops that recompute all registered functions from the current averages.
 
         Args:
@@ -316,10 +310,17 @@ class FisherFactor(abc.ABC):
         chosen = self._config.inverse_dtype
         return self.dtype if chosen is None else tf.as_dtype(chosen)
 
-    @property
+    @AverageValue
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         return self._average.read()
+
+    @property
+    def source(self) -> Tensor | Reading:
+        """The value, as an argument of a shared function, which reads S/w by itself."""
+        if isinstance(type(self).value, AverageValue):
+            return Reading(quotient, self.cov_variables[:2])
+        return self.value
 
     def value_of(self, averages: Known) -> Tensor:
         """Returns the value of the average that is given by the factor's name, else `value`."""
@@ -592,7 +593,7 @@ def update_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> 
         factors,
         devices,
         NOTHING_KNOWN,
-        lambda factor, current, device: factor.update_inverses(current, device),
+        lambda factor, current, device: factor.refresh(current, device),
         lambda own: own,
     )
     return [update for own in updates for update in own]
