@@ -80,9 +80,16 @@ def _numbers(
     slots: tuple[tuple[Variable, Variable], ...],
 ) -> tuple[Any, ...]:
     """Returns what `AverageNumbers` has, then what `SlotNumbers` has of each slot."""
-    norm = None if matrix is None else _half_squared_norm(_known(matrix))
-    average = tf.cast(_known(trace), tf.float64), tf.cast(read(weight), tf.float32), norm
+    average = _average_numbers(trace, weight, matrix)
     return average, *(_slot_numbers(*slot) for slot in slots)
+
+
+@shared
+def _average_numbers(
+    trace: Tensor | Reading, weight: Variable, matrix: Tensor | Reading | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    norm = None if matrix is None else _half_squared_norm(_known(matrix))
+    return tf.cast(_known(trace), tf.float64), tf.cast(read(weight), tf.float32), norm
 
 
 @shared
