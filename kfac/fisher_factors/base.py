@@ -46,13 +46,8 @@ Known = Mapping[str, Tensor]
 
 NOTHING_KNOWN: Known = types.MappingProxyType({})
 
-
 _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
-
-LARGE_INVERSE = 1024.0**3
-"""Cost from which a single inverse keeps all cores of a device busy."""
-
 
 _SINGLE_FUNCTIONS = (
     "register_matpower",
@@ -271,7 +266,7 @@ class FisherFactor(abc.ABC):
           averages: Values of averages by the factor's name.
         """
 
-    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+    def move_average(self, changes: Sequence[Change]) -> list[Change]:
         """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
         return list(changes)
 
@@ -283,12 +278,12 @@ class FisherFactor(abc.ABC):
           device: Device of the active scope.
         """
         del device
-        changes = self.completed_inverses(self.updated_inverses(dampings))
+        changes = self.move_average(self.updated_inverses(dampings))
         return [assign_all(changes)] if changes else []
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""
-        return [group(*update_inverses([self], [""]))]
+        return [group(*self.refresh(current_dampings(self.dampings), ""))]
 
     # The moving average.
 
@@ -450,10 +445,10 @@ class FisherFactor(abc.ABC):
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
         return statistic
 
-    def update_average(
+    def fold(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
     ) -> Operation:
-        """Returns an op that adds a batch to the average.
+        """Returns an op that folds a batch into the average.
 
         Args:
           statistic: C of `cov_shape`.
@@ -461,10 +456,10 @@ class FisherFactor(abc.ABC):
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
         """
-        return self._average.update(statistic, accept, ema_decay, ema_weight)
+        return self._average.fold(statistic, accept, ema_decay, ema_weight)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that adds this batch to the average, if its statistic is finite.
+        """Returns an op that folds this batch into the average, if its statistic is finite.
 
         Args:
           ema_decay: β, weight of the past.
@@ -472,7 +467,7 @@ class FisherFactor(abc.ABC):
         """
         statistic = self.batch_statistic()
         accept = self.is_finite(statistic)
-        return self.update_average(statistic, accept, ema_decay, ema_weight)
+        return self.fold(statistic, accept, ema_decay, ema_weight)
 
 
 def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
@@ -494,106 +489,3 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
             "static shape."
         )
     return int(size)
-
-
-def computed_inverses(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    dampings: Known = NOTHING_KNOWN,
-    averages: Known = NOTHING_KNOWN,
-) -> list[list[Change]]:
-    """Computes all registered functions of some factors, and each layer's dampings only once.
-
-    Large functions on the same device are computed one after another, so the memory for their
-    intermediate results is needed only once.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: d by name, shape [] each.
-      averages: Values of averages by the factor's name.
-
-    Returns:
-      The changes of `inv_variables` of each factor.
-    """
-    known = [averages] if averages else []  # A program's own factors need not take any.
-    return _one_after_another(
-        factors,
-        devices,
-        dampings,
-        lambda factor, current, _: factor.updated_inverses(current, *known),
-        lambda own: [change.value for change in own],
-    )
-
-
-def _one_after_another(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    dampings: Known,
-    make: Callable[[FisherFactor, Known, str], list[Any]],
-    ends: Callable[[list[Any]], list[Any]],
-) -> list[list[Any]]:
-    """Makes functions of some factors, with each layer's dampings computed once.
-
-    A large one waits for the `ends` of the large one before on its device.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: Those that are known, by name.
-      make: Makes the functions of a factor, given all its dampings and its device.
-      ends: Returns the Tensors or operations with which they end, of what was made.
-
-    Returns:
-      What was made for each factor.
-    """
-    made: list[list[Any]] = []
-    large: dict[str, list[Any]] = {}
-    for factor, device in zip(factors, devices, strict=True):
-        is_large = factor.inverse_cost >= LARGE_INVERSE
-        with v1.device(device):
-            dampings = current_dampings(factor.dampings, dampings)
-            with v1.control_dependencies(large.get(device, []) if is_large else []):
-                own = make(factor, dampings, device)
-        if is_large:
-            large[device] = ends(own)
-        made.append(own)
-    return made
-
-
-def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
-    """Computes all registered functions of some factors from their current averages.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-
-    Returns:
-      The changes of their `inverse_update_vars`, factor after factor.
-    """
-    changes: list[Change] = []
-    computed = computed_inverses(factors, devices)
-    for factor, device, own in zip(factors, devices, computed, strict=True):
-        with v1.device(device):
-            changes += factor.completed_inverses(own)
-    return changes
-
-
-def update_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Operation]:
-    """Returns ops that recompute all registered functions of some factors from current averages.
-
-    Each layer's dampings are computed once, and large functions one after another, as in
-    `computed_inverses`.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-    """
-    updates = _one_after_another(
-        factors,
-        devices,
-        NOTHING_KNOWN,
-        lambda factor, current, device: factor.refresh(current, device),
-        lambda own: own,
-    )
-    return [update for own in updates for update in own]

@@ -150,7 +150,7 @@ class EigenbasisFactor(DiagonalFactor):
             updates += compute_changes(slot.function, slot.variables, damping, undamped)
         return updates
 
-    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+    def move_average(self, changes: Sequence[Change]) -> list[Change]:
         """Moves S to new bases; returns the changes of `inverse_update_vars`.
 
         Args:

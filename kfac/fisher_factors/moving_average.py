@@ -50,7 +50,7 @@ def mean_eigenvalue(trace: SharedFunction, total: Variable, weight: Variable) ->
 
 
 @shared
-def fold(
+def _fold(
     average: tuple[Variable, ...],
     statistic: Tensor,
     accept: Tensor,
@@ -139,10 +139,10 @@ class MovingAverage:
         """Reads S/w now; NaN before the first update."""
         return read(self.total) / self.read_weight()
 
-    def update(
+    def fold(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar
     ) -> Operation:
-        """Returns an op that adds a statistic C to the average.
+        """Returns an op that folds a statistic C into the average.
 
         If `accept`, bool [], is false, the batch is counted as refused and changes nothing else. β
         is `ema_decay` and ω `ema_weight`.
@@ -151,4 +151,4 @@ class MovingAverage:
         decay, weight = (
             float(x) if isinstance(x, numbers.Real) else tf.convert_to_tensor(x) for x in scalars
         )
-        return fold(self._variables, statistic, accept, ema_decay=decay, ema_weight=weight)
+        return _fold(self._variables, statistic, accept, ema_decay=decay, ema_weight=weight)
