@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Graph, Operation, Tensor, Variable
-from kfac.linalg.shared_constants import made_once, shared_constant
+from kfac.linalg.shared import made_once, shared_constant
 from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
@@ -180,7 +180,9 @@ def read(variable: Variable, copies: bool = True) -> Tensor:
     with _device_of(variable):
         if is_resource(variable):
             dtype = variable.dtype.base_dtype
-            return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+            value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+            value.set_shape(variable.shape)
+            return value
         if not copies:
             return variable.read_value()
         copy = tf.raw_ops.DeepCopy(x=variable.read_value())

@@ -10,6 +10,7 @@ from kfac.fisher_blocks.conv import (
 from kfac.fisher_blocks.dense import FullyConnectedDiagonalFB, FullyConnectedKFACBasicFB
 from kfac.fisher_blocks.eigenbasis import ConvEKFACFB, EigenbasisBlock, FullyConnectedEKFACFB
 from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
+from kfac.fisher_blocks.kronecker import KroneckerBlock
 from kfac.fisher_blocks.multi import (
     ConvKFCBasicMultiIndepFB,
     FullyConnectedMultiIndepFB,
@@ -17,7 +18,6 @@ from kfac.fisher_blocks.multi import (
 )
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_blocks.single import SingleFactorBlock
-from kfac.fisher_blocks.two_factor import KroneckerBlock
 
 __all__ = [
     "ConvDiagonalFB",

@@ -20,7 +20,7 @@ from kfac._types import Operation, Tensor, Variable
 from kfac.curvature.shared_work import from_owners, own_factors
 from kfac.curvature.snapshot import Snapshot
 from kfac.estimator import FisherEstimator
-from kfac.fisher_factors.base import computed_inverses
+from kfac.fisher_factors.inverses import compute_in_turn
 from kfac.protocols import OPTIONAL_STATE
 from kfac.scheduling.background_changes import BackgroundChanges
 from kfac.state import (
@@ -112,7 +112,7 @@ class DelayedInverses:
         for index in self._own:
             changes = [next(results) for _ in factors[index].inv_variables]
             with v1.device(devices[index]):
-                own[index] = factors[index].completed_inverses(changes)
+                own[index] = factors[index].move_average(changes)
         return from_owners(own, factors, devices)
 
     def _computed(self) -> list[Change]:
@@ -121,7 +121,7 @@ class DelayedInverses:
         times = self._estimator.times
         start = times.begin("inverse")
         with v1.control_dependencies([start]):
-            computed = computed_inverses(
+            computed = compute_in_turn(
                 [factors[index] for index in self._own],
                 [devices[index] for index in self._own],
                 self._snapshot.dampings(),
