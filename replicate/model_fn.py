@@ -271,48 +271,33 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
 
 def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str) -> None:
     """Refuses towers that train on their parts of the batch. `names` is the last one's scope."""
-    trains = towers[-1].train_op is not None
-    is_used = TowerOptimizer.has_been_used()
-    if len(towers) == 1:
-        if trains and not is_used and current_workers() is not None:
-            raise _untrained("workers", "each worker", build)
+    count = len(towers)
+    if count == 1:
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
-    if trains and not is_used:
-        raise _untrained(f"{len(towers)} towers", "each tower", build)
-    bare = ungathered_variables(towers[-1].train_op, names) if trains else []
-    if bare:
-        raise ValueError(
-            f"Cannot train on {len(towers)} towers: model_fn has an optimizer without a "
-            f"TowerOptimizer, which would train [{', '.join(bare)}] on a part of the batch only. "
-            f"{_remedy(build)}"
-        )
-
-
-def _untrained(copies: str, each: str, build: TowerBuild) -> ValueError:
-    """Returns the error for a train_op for which nothing sums gradients over the copies."""
-    if build.settings.wraps_optimizers:
-        return ValueError(
-            f"Cannot train on {copies}: model_fn returned a train_op, but no optimizer of "
-            f"tf.compat.v1.train applied gradients, so nothing sums them. {_remedy(build)}"
-        )
-    return ValueError(
-        f"Cannot train on {copies}: model_fn returned a train_op without a TowerOptimizer, so "
-        f"{each} would train on its own part of the batch. {_remedy(build)}"
-    )
-
-
-def _remedy(build: TowerBuild) -> str:
-    if build.settings.wraps_optimizers:
-        return (
-            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
-            "device, or apply gradients by an optimizer of tf.compat.v1.train."
-        )
-    return (
+    train_op = towers[-1].train_op
+    if train_op is None:
+        return
+    wrap = (
         "Please wrap optimizers with TowerOptimizer in model_fn: "
         "optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
     )
+    none = "a train_op without a TowerOptimizer, so each tower would train on its own part of the"
+    if build.settings.wraps_optimizers:
+        wrap = (
+            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
+            "device, or apply gradients by an optimizer of tf.compat.v1.train."
+        )
+        none = "a train_op, but no optimizer of tf.compat.v1.train applied the gradients of the"
+    if not TowerOptimizer.has_been_used():
+        raise ValueError(f"Cannot train on {count} towers: model_fn returned {none} batch. {wrap}")
+    bare = ungathered_variables(train_op, names)
+    if bare:
+        raise ValueError(
+            f"Cannot train on {count} towers: model_fn has an optimizer without a TowerOptimizer, "
+            f"which would train [{', '.join(bare)}] on a part of the batch only. {wrap}"
+        )
 
 
 def _settings_in(mode: str, settings: TowerSettings, batch: _SplitBatch) -> TowerSettings:
