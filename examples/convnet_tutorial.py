@@ -8,7 +8,7 @@ Arguments are those of the tutorial, and `data_dir`; they may also come in the o
 tf.contrib.kfac's tutorial, in which `data_dir` stands before `num_epochs`. The settings of the
 optimizer are the tutorial's. The layers come from `examples.convnet_model`, the training from
 `examples.convnet_modes`; this module only combines them as the tutorial does.
-docs/howto/from_tensorflow_kfac.md has the differences from both tutorials.
+docs/reference/old_names_kfac.md has the differences from both tutorials.
 
 Each `train_…` function builds its own graph. Call the other functions inside
 `with tf.Graph().as_default():`. All print step, loss and accuracy on the way, and return the

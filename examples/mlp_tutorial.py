@@ -7,7 +7,7 @@
 Arguments and settings of the optimizer are those of the tutorial. `data_dir` may also be given by
 name, or be left out: then scikit-learn's digits take the place of MNIST. Each `train_…` function
 builds its own graph. Call the other functions inside `with tf.Graph().as_default():`.
-docs/howto/from_tensorflow_kfac.md has the differences from the tutorial.
+docs/reference/old_names_kfac.md has the differences from the tutorial.
 
 Reference: Martens & Grosse (2015), "Optimizing Neural Networks with Kronecker-factored Approximate
 Curvature", arXiv 1503.05671.

@@ -4,7 +4,7 @@ A module or class that had such a name in tensorflow/kfac gets its `__getattr__`
 The error of an unknown name then says what to write instead: an AttributeError, or the ImportError
 of `from module import name`. The package `kfac.examples` that existed there only raises that
 ImportError. The old places of things that are here too still work: see `FOUND` and `OLD_MODULES`.
-docs/howto/from_tensorflow_kfac.md has the whole table.
+docs/reference/old_names_kfac.md has the whole table.
 """
 
 import difflib

@@ -1,10 +1,11 @@
 """Agreements between K-FAC and `replicate`, which do not import each other.
 
 They share keys of collections of a graph, and methods that one side calls if an object of the other
-has them. `replicate.protocols` and `replicate.canned.model_record` have the other half. A test
-compares both, and docs/explanations/protocols.md explains them.
+has them. This file says what each means. `replicate.protocols` and `replicate.canned.model_record`
+are the other side; a test compares both.
 
-No key is a string, so that an exported MetaGraph does not contain the collections.
+One side adds to a collection, the other reads it. No key is a string, so that an exported MetaGraph
+does not contain the collections.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,27 +14,40 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from kfac._types import Operation, Scalar, Tensor, Variable
 
 VARIABLE_NOTES = ("variable_notes",)
-"""Key of functions that describe how variables are preconditioned; the Estimator shows that."""
+"""Key of `VariableNotes`: how variables are preconditioned.
+
+A `LayerCollection` adds one; the Estimator reads them for its table of variables.
+"""
 
 OPTIONAL_STATE = ("replicate", "optional_state")
-"""Key of the owners of variables that a checkpoint may lack; the Estimator asks them."""
+"""Key of `StateOwner`s, whose variables a checkpoint may lack.
+
+K-FAC's optimizers add the owner of state that checkpoints of version 0.2.0 lack, canned estimators
+the state of their optimizers. The Estimator reads them when it restores.
+"""
 
 PART_OF_LOSS = ("towers", "part_of_loss")
-"""Key of functions from the loss of a tower to its part of a sum over towers.
+"""Key of a `PartOfLoss`, from the loss of a tower to its part of a sum over towers.
 
 Code that weights the towers' gradients where they are applied keeps its function there while it
-builds a tower. Without one, losses are such parts already.
+builds a tower. K-FAC's `compute_gradients` reads it, to know the loss of the whole batch. Without
+one, losses are such parts already.
 """
 
 SHARED = ("towers", "shared")
-"""Key of functions that make an object once for all towers.
+"""Key of a `Shared`, which makes an object once for all towers.
 
 Code that builds towers of a model that knows nothing of them keeps its function there while it
-builds one. The n-th call in each tower returns the same object.
+builds one. The n-th call in each tower returns the same object. A `LayerCollection` reads it, to be
+the same one in all towers, and so do its losses without a name.
 """
 
 WORKERS = ("workers", "sums")
-"""Key of the `Workers` of a graph that is trained by several equal processes."""
+"""Key of the `Workers` of a graph that several equal processes train, without parameter servers.
+
+The Estimator adds them while it builds the model. K-FAC sums its statistics and divides its
+inverses by them.
+"""
 
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
@@ -59,14 +73,23 @@ class StateOwner(Protocol):
 
 @runtime_checkable
 class AccumulatesStatistics(Protocol):
-    """An optimizer that needs more than gradients of each micro-batch."""
+    """An optimizer that needs more than gradients of each micro-batch.
+
+    One without the method, or with None in its place, needs gradients only.
+    """
 
     def accumulate_statistics(self) -> Operation:
-        """Returns an op that a wrapper runs for each micro-batch of an update."""
+        """Returns an op that a wrapper runs for each micro-batch of an update, the last one too.
+
+        `replicate.TowerOptimizer` with `accumulate_steps` calls it once, before `apply_gradients`.
+        """
 
 
 class Workers(Protocol):
-    """Sums over equal processes, each of which has all variables and makes the same update."""
+    """Sums over equal processes, each of which has all variables and makes the same update.
+
+    Every worker must make the same calls in the same order, and run them in the same steps.
+    """
 
     @property
     def size(self) -> int:
@@ -94,7 +117,7 @@ class Workers(Protocol):
 
 
 class CannedLoss(Protocol):
-    """A loss of a canned model."""
+    """A loss of a canned model: a negative log-likelihood."""
 
     @property
     def kind(self) -> str:
@@ -146,7 +169,7 @@ class CannedModel(Protocol):
 
     @property
     def losses(self) -> Sequence[CannedLoss] | None:
-        """Losses, or None if they are not known."""
+        """Losses whose sum is the training loss without regularization; None if not known."""
 
     @property
     def layers(self) -> Sequence[CannedLayer]:
@@ -154,7 +177,7 @@ class CannedModel(Protocol):
 
     @property
     def variables(self) -> Sequence[Variable]:
-        """All variables to train."""
+        """All variables that the optimizer trains, also those of no layer."""
 
     @property
     def loss_reduction(self) -> str:
@@ -171,7 +194,10 @@ class CannedModel(Protocol):
 
 @runtime_checkable
 class RegistersModel(Protocol):
-    """A function that makes an optimizer, and is told about the model before."""
+    """A function that makes an optimizer, and is told about the model before.
+
+    Canned estimators take it as `optimizer`. A function without `register` is only called.
+    """
 
     def register(self, model: CannedModel) -> None:
         """Takes the record of the model of the current tower; called in each tower."""

@@ -1,11 +1,8 @@
 """Agreements between `replicate` and optimizers that need more than gradients, such as K-FAC.
 
-Neither side imports the other. They share keys of collections of a graph, and methods that one side
-calls if an object of the other has them. `kfac.protocols` has the other half, and
-`replicate.canned.model_record` the part about canned estimators. A test compares both, and
-docs/explanations/protocols.md explains them.
-
-No key is a string, so that an exported MetaGraph does not contain the collections.
+Neither side imports the other. `kfac/protocols.py` says what each key and method means, who gives
+it and who reads it; a test compares both. `replicate.canned.model_record` has the part about canned
+estimators, and `Workers` has more methods here, for this side only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +11,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from replicate._types import Gradient, Operation, Tensor, Variable
 
 VARIABLE_NOTES = ("variable_notes",)
-"""Key of functions that describe variables for the model table."""
-
 OPTIONAL_STATE = ("replicate", "optional_state")
-"""Key of the owners of variables that a checkpoint may lack."""
-
 PART_OF_LOSS = ("towers", "part_of_loss")
-"""Key of a function from the current tower's loss to its part of the whole batch's loss."""
-
 SHARED = ("towers", "shared")
-"""Key of a function that makes an object once for all towers of a model that knows nothing of them.
-
-The n-th call in each tower returns the same object.
-"""
-
 WORKERS = ("workers", "sums")
-"""Key of the `Workers` of a graph that is trained by several equal processes."""
 
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""

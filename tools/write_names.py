@@ -1,6 +1,6 @@
-"""Writes the tables of old names into the guides, from the data that the code uses.
+"""Writes the tables of old names into the reference, from the data that the code uses.
 
-    python tools/write_names.py            # rewrites docs/howto/*.md
+    python tools/write_names.py            # rewrites docs/reference/*.md
     python tools/write_names.py --check    # fails if a page differs
 
 A page has a table between two marks, `<!-- names: tf.estimator -->` and `<!-- end of names -->`.
@@ -19,7 +19,8 @@ from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, SETTINGS
 from kfac.old_hooks import OLD_HOOKS
 from replicate.compat.table import TABLE, Row
 
-PAGES = Path(__file__).resolve().parents[1] / "docs" / "howto"
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "reference"
+GUIDES = PAGES.parent / "howto"
 MARKED = re.compile(
     r"(?P<begin><!-- names: (?P<which>[^>]+) -->\n).*?(?P<end><!-- end of names -->)", re.DOTALL
 )
@@ -28,26 +29,20 @@ _CODE = re.compile(
 )
 
 
-def written(text: str, page: str) -> str:
-    """Returns the text of a page with its tables written anew.
-
-    Args:
-      text: Text of the page.
-      page: Name of its file.
-    """
+def written(text: str) -> str:
+    """Returns the text of a page with its tables written anew."""
 
     def table(found: re.Match[str]) -> str:
-        return f"{found['begin']}\n{table_of(found['which'], page)}\n\n{found['end']}"
+        return f"{found['begin']}\n{table_of(found['which'])}\n\n{found['end']}"
 
     return MARKED.sub(table, text)
 
 
-def table_of(which: str, page: str) -> str:
+def table_of(which: str) -> str:
     """Returns a table.
 
     Args:
       which: The text after "names: " of its mark.
-      page: Name of the file that it stands in.
 
     Raises:
       ValueError: It names neither a table nor a package that has rows.
@@ -58,7 +53,7 @@ def table_of(which: str, page: str) -> str:
     without = tuple(f"{each[1:]}." for each in packages if each.startswith("-"))
     rows = [row for each in packages if each[0] != "-" for row in _rows_of(each)]
     rows = [row for row in rows if not row.old.startswith(without)]
-    return "\n".join(["| old | new | different |", "|---|---|---|", *_lines(rows, page)])
+    return "\n".join(["| old | new | different |", "|---|---|---|", *_lines(rows)])
 
 
 def _rows_of(package: str) -> list[Row]:
@@ -73,12 +68,12 @@ def _rows_of(package: str) -> list[Row]:
     return rows
 
 
-def _lines(rows: Iterable[Row], page: str) -> Iterator[str]:
+def _lines(rows: Iterable[Row]) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(_kind(row), []).append(row)
     for group in groups.values():
-        cells = (_names(row.old for row in group), _new(group), _different(group[0], page))
+        cells = (_names(row.old for row in group), _new(group), _different(group[0]))
         yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
@@ -115,11 +110,11 @@ def _new(rows: list[Row]) -> str:
     return f"`{new}`" if len(rows) == 1 else f"the same in `{new.rpartition('.')[0]}`"
 
 
-def _different(row: Row, page: str) -> str:
+def _different(row: Row) -> str:
     text = as_code(row.difference)
-    if row.page and not row.page.startswith(page):
-        title = (PAGES / row.page.partition("#")[0]).read_text().partition("\n")[0].lstrip("# ")
-        text = f"{text} See [{title}]({row.page})".strip()
+    if row.page:
+        title = (GUIDES / row.page.partition("#")[0]).read_text().partition("\n")[0].lstrip("# ")
+        text = f"{text} See [{title}](../{GUIDES.name}/{row.page})".strip()
     return text
 
 
@@ -170,7 +165,9 @@ _TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 def main() -> int:
     """Writes or checks the pages; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Writes the tables of old names into the guides.")
+    parser = argparse.ArgumentParser(
+        description="Writes the tables of old names into the reference."
+    )
     parser.add_argument(
         "--check", action="store_true", help="change nothing; fail if a page differs"
     )
@@ -178,7 +175,7 @@ def main() -> int:
     differing = []
     for path in sorted(PAGES.glob("*.md")):
         text = path.read_text()
-        new = written(text, path.name)
+        new = written(text)
         if new != text:
             differing.append(str(path))
             if not given.check:

@@ -23,7 +23,7 @@ CLASSES = {
     "LayerCollection": kfac.LayerCollection,
     "LossFunction": kfac.loss_functions.LossFunction,
 }
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "howto" / "from_tensorflow_kfac.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "old_names_kfac.md"
 KINDS = {
     "plain": (kfac.KfacOptimizer, {}),
     "periodic": (kfac.PeriodicInvCovUpdateKfacOpt, {"invert_every": 1}),

@@ -1,4 +1,4 @@
-"""The table of old names: each row leads somewhere, and the guides name no others."""
+"""The table of old names: each row leads somewhere, and the reference names no others."""
 
 import ast
 import importlib.util
@@ -61,7 +61,7 @@ def test_closest_package_counts():
 
 
 def names_of_guide(text):
-    """Old names in the first column of the tables of a guide."""
+    """Old names in the first column of the tables of a page."""
     for line in re.findall(r"^\| `(tf\..*?) \|", text, re.MULTILINE):
         first = re.match(r"(tf\.(?:contrib|estimator)\.(?:\w+\.)*)(\w+)(?=[`(])", line)
         if first:
@@ -72,26 +72,25 @@ def names_of_guide(text):
 
 @pytest.fixture(scope="module")
 def write_names():
-    """The tool that writes the tables of the guides."""
+    """The tool that writes the tables of the reference."""
     spec = importlib.util.spec_from_file_location("write_names", ROOT / "tools" / "write_names.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-@pytest.mark.parametrize("guide", ["tf_estimator", "contrib", "tensorflow_kfac"])
-def test_tables_of_the_guides_are_those_of_the_data(write_names, guide):
-    page = f"from_{guide}.md"
-    text = (ROOT / "docs" / "howto" / page).read_text()
+@pytest.mark.parametrize("page", ["old_names", "old_names_kfac"])
+def test_tables_of_the_reference_are_those_of_the_data(write_names, page):
+    text = (write_names.PAGES / f"{page}.md").read_text()
     assert len(write_names.MARKED.findall(text)) >= 2
-    assert write_names.written(text, page) == text, "run `python tools/write_names.py`"
+    assert write_names.written(text) == text, "run `python tools/write_names.py`"
     names = sorted(set(names_of_guide(text)))
-    assert len(names) >= (4 if guide != "tensorflow_kfac" else 0)
+    assert len(names) >= (4 if page == "old_names" else 0)
     assert [name for name in names if row_of(name) is None] == []
 
 
-def test_every_row_is_in_a_guide(write_names):
-    pages = "".join(path.read_text() for path in write_names.PAGES.glob("from_*.md"))
+def test_every_row_is_in_the_reference(write_names):
+    pages = "".join(path.read_text() for path in write_names.PAGES.glob("old_names*.md"))
     told = {
         name for line in re.findall(r"^\| `.*$", pages, re.MULTILINE) for name in names_in(line)
     }
@@ -102,7 +101,7 @@ def test_every_row_is_in_a_guide(write_names):
 
 
 def names_in(line):
-    """Full names in the first cell of a line of a guide."""
+    """Full names in the first cell of a line of a page."""
     package = ""
     for name in re.findall(r"`([\w.*]+)`", line.split(" | ")[0]):
         package = name.rpartition(".")[0] or package
@@ -110,7 +109,7 @@ def names_in(line):
 
 
 def test_plain_names_have_rows(write_names):
-    page = (write_names.PAGES / "from_contrib.md").read_text()
+    page = (write_names.PAGES / "old_names.md").read_text()
     lines = page.partition("| old | in plain TensorFlow |\n|---|---|\n")[2].split("\n\n")[0]
     names = [name for line in lines.splitlines() for name in names_in(line)]
     assert len(names) > 50
@@ -121,7 +120,7 @@ def test_cells_mark_code_and_unknown_packages_are_errors(write_names):
     assert write_names.as_code("Use tf.train.X, or a|b.") == r"Use `tf.train.X`, or a\|b."
     assert write_names.as_code("Use `x` of tf.train.") == "Use `x` of tf.train."
     with pytest.raises(ValueError, match=r"No row of the table of old names begins with 'tf.none'"):
-        write_names.table_of("tf.none", "page.md")
+        write_names.table_of("tf.none")
 
 
 def test_defaults_that_differ_are_those_of_v1():
