@@ -164,17 +164,16 @@ class SplitDamping:
         self.of_input, self.of_output = (Damping(name, self._compute) for name in self._names)
 
     def _compute(self) -> dict[str, Tensor]:
-        return dict(zip(self._names, self._split(), strict=True))
-
-    def _split(self) -> tuple[Tensor, Tensor]:
-        """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G."""
+        """Returns both dampings by name, shape [] each, in the dtypes of A and G."""
         a, g = self._factors
         root = _root(self.of_one_use())
         if self._config.balance_damping:
             means = a.mean_eigenvalue, g.mean_eigenvalue
-            return tuple(split_damping(*means, root, dtypes=(a.dtype, g.dtype)))
-        root = as_scalar(root, a.dtype)
-        return root, tf.cast(root, g.dtype)
+            both = split_damping(*means, root, dtypes=(a.dtype, g.dtype))
+        else:
+            root = as_scalar(root, a.dtype)
+            both = root, tf.cast(root, g.dtype)
+        return dict(zip(self._names, both, strict=True))
 
     def of_one_use(self) -> Scalar:
         """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""
@@ -204,11 +203,6 @@ class KroneckerOperator(typing.NamedTuple):
     scale: Scalar | None
     dtypes: tuple[DType, DType]
     transpose: bool
-
-    @property
-    def is_dense(self) -> bool:
-        """True if L and R are matrices with all their entries."""
-        return isinstance(self.left, DenseOperator) and isinstance(self.right, DenseOperator)
 
     def multiply(self, matrix: Tensor) -> Tensor:
         """Returns the product with V [inputs, outputs], in the dtype of V."""
@@ -403,7 +397,7 @@ class KroneckerBlock(TwoFactorBlock):
 
     def _apply(self, operator: KroneckerOperator, vector: Parameters) -> Parameters:
         """Returns the product with a vector, computed in the cheapest way that its form allows."""
-        if operator.is_dense:
+        if all(isinstance(each, DenseOperator) for each in (operator.left, operator.right)):
             rows = low_rank.cheaper_row_product(vector)
             if rows is not None:
                 return self._as_parameters(operator.multiply_row_product(*rows))
