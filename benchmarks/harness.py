@@ -14,11 +14,12 @@ import resource
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
-from absl import app
+from absl import app, flags
 
 from replicate import onednn
 
@@ -48,9 +49,32 @@ def run(main: Callable[[Sequence[str]], int | None]) -> NoReturn:
     Raises:
       SystemExit: Always, with the exit code.
     """
+    set_environment()
+    app.run(main)
+
+
+def set_environment() -> None:
+    """Sets what TensorFlow reads from the environment when it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     onednn.turn_on()
-    app.run(main)
+
+
+def define_flags(*, picture: bool = False) -> None:
+    """Defines --json and, for a benchmark that draws bars, --picture: files for `save`."""
+    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    if picture:
+        flags.DEFINE_string("picture", None, "PNG file to draw the results to.")
+
+
+def save(measured: Any) -> None:
+    """Writes measurements to the file of --json, if it is given."""
+    if flags.FLAGS.json:
+        write_record(flags.FLAGS.json, measured)
+
+
+def command(module: str, *options: str, python: str = sys.executable) -> list[str]:
+    """Returns the command line that runs a benchmark in another process."""
+    return [python, "-m", f"benchmarks.{module}", *options]
 
 
 def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:
@@ -203,6 +227,17 @@ def run_constant() -> None:
 def peak_bytes() -> int:
     """Returns the peak memory of this process so far, in bytes (`ru_maxrss`, Linux only)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peaks_of(train: Callable[[], object]) -> dict[str, int]:
+    """Trains in this process; returns its peak bytes, "alone" before and "peak" afterwards.
+
+    A process begins with the peak of its parent, so the parent must not have trained before.
+    """
+    run_constant()
+    alone = peak_bytes()
+    train()
+    return {"alone": alone, "peak": peak_bytes()}
 
 
 def write_record(path: str, measured: Any) -> None:

@@ -9,7 +9,6 @@ the same for all numbers of towers. Linux only.
 
 import json
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -61,8 +60,9 @@ def _train_on_towers(group: str, towers: int, steps: int) -> None:
 def peak_elsewhere(group: str, case: str) -> int:
     """Runs `peak_here` in another process and returns the peak in bytes."""
     options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
-    command = [sys.executable, "-m", "benchmarks.memory", *options]
-    peak: int = harness.read_json(command, f"find the peak of {group}, {case}")
+    peak: int = harness.read_json(
+        harness.command("memory", *options), f"find the peak of {group}, {case}"
+    )
     return peak
 
 
@@ -115,10 +115,7 @@ def main(_: Sequence[str]) -> None:
             for case, values in peaks.items():
                 values.append(peak_elsewhere(group, case))
     print("\n".join(lines(found)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture:
-        harness.draw_bars(FLAGS.picture, beyond(found), "Memory beyond TensorFlow's own", "MB")
+    harness.save(found)
 
 
 def define_flags() -> None:
@@ -127,12 +124,11 @@ def define_flags() -> None:
     flags.DEFINE_multi_enum("group", groups, [*groups, ALONE], "Group of cases; may be repeated.")
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 3, "Processes of each case.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
     flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
     flags.DEFINE_enum(
         "case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Case of the group, with --here."
     )
+    harness.define_flags()
 
 
 if __name__ == "__main__":

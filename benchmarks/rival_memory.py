@@ -1,52 +1,27 @@
 """Peak memory of training with our K-FAC and with tensorflow/kfac.
 
-The models and batches are those of `benchmarks.rival_step`. Each case has its own process, which
-returns its peak memory (`ru_maxrss`). The peak after TensorFlow runs a constant is subtracted,
-because the two need different versions of TensorFlow. Momentum SGD in both shows the effect of the
-version on a model. Linux only.
+`benchmarks.memory` trains each case in its own process, here and in the environment of
+tensorflow/kfac. The peak of a process that only runs a constant is subtracted, because the two need
+different versions of TensorFlow. Momentum SGD in both shows the effect of the version on a model.
 
     python -m benchmarks.rival_memory --model=autoencoder --repeats=3
 """
 
-import json
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from absl import flags
 
-from benchmarks import harness, kfac_step
-from benchmarks.rivals import environments
+from benchmarks import harness, memory, rivals
 
-OPTIMIZERS = ("momentum", "kfac")
-OURS, THEIRS = "ours", "tensorflow-kfac"
+MODELS = {model: group for group, model in memory.KFAC_GROUPS.items()}
+OURS, THEIRS = "ours", rivals.NAME
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 """Peak bytes beyond TensorFlow of each repeat, by "model, optimizer" and by `OURS` or `THEIRS`."""
 
 FLAGS = flags.FLAGS
-
-
-def peak_here(model: str, optimizer: str) -> dict[str, int]:
-    """Trains in this process and returns the peak bytes: "alone" before the model, and "peak"."""
-    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
-
-    harness.run_constant()
-    alone = harness.peak_bytes()
-    step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
-    return {"alone": alone, "peak": harness.peak_bytes()}
-
-
-def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
-    """Returns the command lines that measure our peak and theirs."""
-    options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "steps")]
-    case = ["--here", f"--model={model}", f"--optimizer={optimizer}"]
-    numbers = (str(FLAGS.batch_size), "1", str(FLAGS.steps))
-    return {
-        OURS: [sys.executable, "-m", "benchmarks.rival_memory", *options, *case],
-        THEIRS: environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
-    }
 
 
 def lines(found: Peaks) -> Iterator[str]:
@@ -62,51 +37,43 @@ def lines(found: Peaks) -> Iterator[str]:
 
 def measure() -> dict[str, dict[str, list[int]]]:
     """Measures all peaks, each in its own process."""
-    python = environments.install(THEIRS, FLAGS.environments)
+    python = rivals.install(FLAGS.environments)
+
+    def peak(name: str, group: str, case: str) -> int:
+        options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
+        if name == OURS:
+            command = harness.command("memory", *options)
+        else:
+            command = rivals.command(python, "memory", *options)
+        found: int = harness.read_json(command, f"find the peak of {group}, {case}, {name}")
+        return found
+
+    alone = {name: peak(name, memory.ALONE, memory.ALONE) for name in (OURS, THEIRS)}
     found: dict[str, dict[str, list[int]]] = {}
     for model in FLAGS.model:
-        for optimizer in OPTIMIZERS:
-            case = f"{model}, {optimizer}"
-            found[case] = {OURS: [], THEIRS: []}
-            programs = commands(model, optimizer, python)
+        for case in memory.OPTIMIZERS:
+            peaks = found[f"{model}, {case}"] = {name: [] for name in alone}
             for _ in range(FLAGS.repeats):
-                for name, command in programs.items():
-                    peak = harness.read_json(command, f"find the peak of {case}, {name}")
-                    found[case][name].append(peak["peak"] - peak["alone"])
+                for name, values in peaks.items():
+                    values.append(peak(name, MODELS[model], case) - alone[name])
     return found
 
 
 def main(_: Sequence[str]) -> None:
-    """Measures one case in this process with --here; else measures all and saves the results."""
-    if FLAGS.here:
-        print(json.dumps(peak_here(FLAGS.model[0], FLAGS.optimizer)))
-        return
+    """Measures all cases, then prints and saves the results."""
     found = measure()
     print("\n".join(lines(found)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture:
-        megabytes = {
-            case: {name: [value / 1e6 for value in values] for name, values in peaks.items()}
-            for case, peaks in found.items()
-        }
-        harness.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
+    harness.save(found)
 
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    environments.define_flags()
-    flags.adopt_module_key_flags(environments)
-    flags.DEFINE_multi_enum(
-        "model", list(kfac_step.MODELS), kfac_step.MODELS, "Model to train; may be repeated."
-    )
-    flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
+    rivals.define_flags()
+    models = list(MODELS)
+    flags.DEFINE_multi_enum("model", models, models, "Model to train; may be repeated.")
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 1, "Processes of each case.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the peaks to.")
-    flags.DEFINE_bool("here", False, "Measure one of our cases in this process; print JSON.")
-    flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Optimizer, with --here.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

@@ -7,40 +7,21 @@ References:
 from typing import Any
 
 from kfac._types import Scalar
+from kfac.arguments import check_names, names_of
 from kfac.layer_collection import LayerCollection, graph_layer_collection
+from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.settings import ADAPTIVE, lists_settings
 from kfac.tracebacks import shows_user_frames
-
-FIRST_DAMPING = 1.0
-"""First λ, in multiples of the mean eigenvalue of the curvature."""
-
-_CHOSEN = {
-    "momentum_type": "qmodel",
-    "learning_rate": None,
-    "momentum": None,
-    "adapt_damping": True,
-    "calibrate_damping": True,
-    "min_damping": 1e-3,
-    "damping_adaptation_decay": 0.9,
-    "damping_adaptation_interval": 1,
-    "rejection_rho_threshold": 0.0,
-}
-"""Settings by which no step is trusted that raises the loss of its batch.
-
-The first steps of a ReLU network leave the range of the quadratic model: with a damping of a tenth
-of the mean curvature it foretells a fall of most of the loss, and the loss more than doubles. If
-that is noticed some steps later only, each of these steps is longer than the one before. So every
-step is judged, and undone if need be. The curvature of one batch says little about others, so the
-damping stays above a limit. Optimizers of canned estimators and of Keras take these settings, too.
-"""
 
 
 @shows_user_frames
+@lists_settings("kfac.settings.ADAPTIVE", ADAPTIVE)
 def adaptive(
     layer_collection: LayerCollection | None = None,
     *,
-    damping: Scalar = FIRST_DAMPING,
-    period: int = 5,
+    damping: Scalar = ADAPTIVE.damping,
+    period: int = ADAPTIVE.invert_every,
     **settings: Any,
 ) -> PeriodicInvCovUpdateKfacOpt:
     """Returns a K-FAC optimizer that chooses learning rate, momentum and damping by itself.
@@ -60,14 +41,14 @@ def adaptive(
       damping: First λ > 0, in multiples of the mean eigenvalue of the curvature.
       period: Steps between two computations of the inverses, ≥ 1.
       **settings: Further arguments of `PeriodicInvCovUpdateKfacOpt`, or others in place of those
-        that are chosen: `momentum_type="qmodel"`, `learning_rate=None`, `momentum=None`,
-        `adapt_damping=True`, `calibrate_damping=True`, `min_damping=1e-3`,
-        `damping_adaptation_decay=0.9`, `damping_adaptation_interval=1`,
-        `rejection_rho_threshold=0.0`, and `period` for `invert_every`.
+        that are chosen, which are `kfac.settings.ADAPTIVE`.
 
     Raises:
       ValueError: A number is out of its range, or two arguments exclude each other.
+      TypeError: An argument is unknown.
     """
+    functions = adaptive, PeriodicInvCovUpdateKfacOpt, KfacOptimizer
+    check_names("kfac.adaptive", settings, names_of(*functions) - {"refresh"})
     layers = graph_layer_collection() if layer_collection is None else layer_collection
-    arguments = {"damping": damping, "invert_every": period, **_CHOSEN, **settings}
+    arguments = {**ADAPTIVE.chosen(), "damping": damping, "invert_every": period, **settings}
     return PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **arguments)

@@ -4,9 +4,11 @@ Only Python values are checked: Tensors and Variables have no value while the gr
 pass. Called by the optimizers and the estimator.
 """
 
+import difflib
+import inspect
 import math
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 
@@ -58,6 +60,31 @@ def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
             f"Cannot set up K-FAC: {argument}={value!r} does not go with {where}. Accepted is "
             f"None; {remedy}."
         )
+
+
+def check_names(owner: str, given: Iterable[str], accepted: Collection[str]) -> None:
+    """Checks the names of further arguments.
+
+    Args:
+      owner: Name of the class or function that the user called.
+      given: The names.
+      accepted: Names of all arguments.
+
+    Raises:
+      TypeError: A name is not accepted; the message suggests one that is like it.
+    """
+    for name in given:
+        if name not in accepted:
+            known = sorted(accepted)
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"Did you mean {close[0]}?" if close else f"Accepted are {', '.join(known)}."
+            raise TypeError(f"{owner} has no argument {name}. {advice}")
+
+
+def names_of(*functions: Callable[..., Any]) -> set[str]:
+    """Returns the names of the arguments that the signatures of functions or classes have."""
+    parameters = [p for f in functions for p in inspect.signature(f).parameters.values()]
+    return {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
 
 
 def check_period(argument: str, value: Any, unit: str = "steps") -> None:

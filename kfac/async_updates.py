@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac.optimizer import KfacOptimizer
+from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.asynchronous_refresh import AsynchronousRefresh, RefreshThreads
 
@@ -38,25 +39,26 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
 
     _refresh: AsynchronousRefresh
 
-    def __init__(
+    @documents_settings
+    def __init__(  # noqa: D417
         self,
-        cov_devices: Sequence[str] | None = None,
-        inv_devices: Sequence[str] | None = None,
+        cov_devices: Sequence[str] | None = KfacSettings.cov_devices,
+        inv_devices: Sequence[str] | None = KfacSettings.inv_devices,
         num_cov_inv_update_threads: int | None = None,
         **kwargs: Any,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
         Args:
-          cov_devices: Devices for the moving averages; none means those of the layers.
-          inv_devices: Devices for the inverses; none means those of the layers.
           num_cov_inv_update_threads: Number of inverses that are computed at the same time, ≥ 1;
             None means one thread for each factor, up to ten.
           **kwargs: The other arguments of `KfacOptimizer`.
 
         Raises:
           ValueError: The number of threads is not a positive int, or as in `KfacOptimizer`.
+          TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
+        self._check_names(kwargs)
         super().__init__(
             cov_devices=cov_devices,
             inv_devices=inv_devices,

@@ -20,6 +20,7 @@ from kfac.config import CurvatureConfig
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.protocols import CannedLayer, CannedLoss, CannedModel
+from kfac.settings import CANNED, documents_settings
 from kfac.tracebacks import shows_user_frames
 from kfac.variables import name_of
 
@@ -32,39 +33,27 @@ ESTIMATION_MODES = ("gradients", "curvature_prop", "curvature_prop_GGN", "exact"
 MAX_EXACT = 10
 """Largest number of logits for which curvature is exact by default."""
 
-_LEARNING_RATE = 0.1
-_DAMPING = 0.1
-_MOMENTUM = 0.9
-_MOMENTUM_TYPE = "regular"
-_NORM_CONSTRAINT = 1e-3
-_CHOSEN_IF_ADAPTIVE = {
-    "learning_rate": _LEARNING_RATE,
-    "momentum": _MOMENTUM,
-    "momentum_type": _MOMENTUM_TYPE,
-    "norm_constraint": _NORM_CONSTRAINT,
-}
-"""Defaults of the arguments that `adaptive` excludes."""
-
 
 @shows_user_frames
-def for_canned(
-    learning_rate: Scalar | None = _LEARNING_RATE,
+@documents_settings
+def for_canned(  # noqa: D417
+    learning_rate: Scalar | None = CANNED.learning_rate,
     damping: Scalar | None = None,
     *,
     adaptive: bool = False,
-    momentum: Scalar | None = _MOMENTUM,
-    momentum_type: str = _MOMENTUM_TYPE,
-    norm_constraint: Scalar | None = _NORM_CONSTRAINT,
-    invert_every: Scalar = 10,
-    cov_update_every: int = 10,
-    num_burnin_steps: int = 0,
-    spread_inverses: bool = False,
-    spread_first_inverses: bool = False,
-    inverse_delay: int = 0,
-    cov_ema_decay: Scalar = 0.95,
+    momentum: Scalar | None = CANNED.momentum,
+    momentum_type: str = CANNED.momentum_type,
+    norm_constraint: Scalar | None = CANNED.norm_constraint,
+    invert_every: Scalar = CANNED.invert_every,
+    cov_update_every: int = CANNED.cov_update_every,
+    num_burnin_steps: int = CANNED.num_burnin_steps,
+    spread_inverses: bool = CANNED.spread_inverses,
+    spread_first_inverses: bool = CANNED.spread_first_inverses,
+    inverse_delay: int = CANNED.inverse_delay,
+    cov_ema_decay: Scalar = CANNED.cov_ema_decay,
     estimation_mode: str | None = None,
-    use_weight_decay: bool = False,
-    weight_decay_coeff: Scalar = 0.1,
+    use_weight_decay: bool = CANNED.use_weight_decay,
+    weight_decay_coeff: Scalar = CANNED.weight_decay_coeff,
     config: CurvatureConfig | None = None,
 ) -> "CannedKfac":
     """Returns an `optimizer` for a canned estimator that trains it with K-FAC.
@@ -77,6 +66,9 @@ def for_canned(
     0.1 and 0.3 needed about equally many steps, and averages of every tenth step as many as those
     of every step, in less time. The guide to K-FAC says when it is faster than Adam.
 
+    The arguments are settings, described in `kfac.settings.KfacSettings`, with the defaults of
+    `kfac.settings.CANNED`. Here there is more to say of these:
+
     Args:
       learning_rate: α > 0: a number, or a function without arguments that returns a Tensor and is
         called in the graph. It must be None with the "qmodel" types.
@@ -87,22 +79,10 @@ def for_canned(
         `momentum_type` and `norm_constraint` must be left out then.
       momentum: β ≥ 0: a number, or a function as for `learning_rate`. None means no momentum; it
         must be None with "qmodel".
-      momentum_type: As for `KfacOptimizer`.
-      norm_constraint: c > 0 bounds the squared Fisher norm of a step. None means no bound; the
-        "qmodel" types require None.
-      invert_every: As for `PeriodicInvCovUpdateKfacOpt`, like the next six.
-      cov_update_every: Steps between two updates of the averages.
-      num_burnin_steps: Runs at the beginning that only update the averages.
-      spread_inverses: True to compute some of the inverses in each step.
-      spread_first_inverses: True to do so from the first step on.
-      inverse_delay: Steps beside which a thread computes the inverses, 0 to compute them in a step.
-      cov_ema_decay: Weight of the past per step, in [0, 1].
       estimation_mode: One of "gradients", "curvature_prop", "exact", "curvature_prop_GGN" and
         "exact_GGN". None means "exact" for up to 10 logits of all heads together, and "gradients"
         for more. "exact" costs one backward pass per logit. On N towers "exact" trains as on one
         tower; the other modes draw differently.
-      use_weight_decay: True to reduce weights by α·weight_decay_coeff of their value in each step.
-      weight_decay_coeff: Coefficient of the weight decay; see `use_weight_decay`.
       config: Settings of the layer collection; None means the defaults.
 
     Raises:
@@ -120,7 +100,7 @@ def for_canned(
         _check_left_out(chosen)
         chosen = {} if damping is None else {"damping": damping}
     else:
-        chosen["damping"] = _DAMPING if damping is None else damping
+        chosen["damping"] = CANNED.damping if damping is None else damping
     arguments = {
         **chosen,
         "invert_every": invert_every,
@@ -142,7 +122,7 @@ def for_canned(
 def _check_left_out(chosen: Mapping[str, Any]) -> None:
     """Checks that no argument is given that `adaptive` excludes."""
     for name, value in chosen.items():
-        default = _CHOSEN_IF_ADAPTIVE[name]
+        default = getattr(CANNED, name)
         if value is not None and not (type(value) is type(default) and value == default):
             raise ValueError(
                 f"Cannot set up K-FAC for a canned estimator: {name}={value!r} does not go with "

@@ -16,6 +16,7 @@ from kfac._types import Scalar
 from kfac.optimizer import KfacOptimizer
 from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
+from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.cluster_refresh import ClusterRefresh, RefreshShares
 
@@ -44,13 +45,14 @@ class ClusterKfacOpt(KfacOptimizer):
 
     _refresh: ClusterRefresh
 
-    def __init__(
+    @documents_settings
+    def __init__(  # noqa: D417
         self,
         worker: WorkerRole,
-        invert_every: Scalar = 10,
-        cov_update_every: int = 1,
+        invert_every: Scalar = KfacSettings.invert_every,
+        cov_update_every: int = KfacSettings.cov_update_every,
         *,
-        cov_ema_decay: Scalar = 0.95,
+        cov_ema_decay: Scalar = KfacSettings.cov_ema_decay,
         **kwargs: Any,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
@@ -63,13 +65,13 @@ class ClusterKfacOpt(KfacOptimizer):
             should compute them, are computed by the chief.
           cov_update_every: Steps between two updates of the averages, ≥ 1. Dedicated workers update
             them all the time.
-          cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power
-            `cov_update_every` for each update.
           **kwargs: The other arguments of `KfacOptimizer`, equal on every worker.
 
         Raises:
           ValueError: A number is out of its range, or as in `KfacOptimizer`.
+          TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
+        self._check_names(kwargs)
         shares = RefreshShares(worker, invert_every, cov_update_every)
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker

@@ -14,17 +14,17 @@ References:
 # rules'. A policy of `kfac.update.refresh` says when the curvature is updated.
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
-from kfac.arguments import check_excluded, check_number
+from kfac.arguments import check_excluded, check_names, names_of
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
-from kfac.damping.adaptation import AdaptationSettings, DampingSettings, make_damping_rule
+from kfac.damping.adaptation import make_damping_rule
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
@@ -36,10 +36,10 @@ from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
+from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
-from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshSettings
@@ -73,112 +73,70 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
     that return a number or Tensor; such a function is called once, while the graph is built.
     """
 
-    def __init__(
+    @documents_settings
+    def __init__(  # noqa: D417
         self,
         learning_rate: Scalar | None,
         damping: Scalar,
         layer_collection: RegisteredModel,
-        cov_ema_decay: Scalar = 0.95,
+        cov_ema_decay: Scalar = KfacSettings.cov_ema_decay,
         var_list: Sequence[Variable] | None = None,
-        momentum: Scalar | None = 0.9,
-        momentum_type: str = "adam",
-        use_weight_decay: bool = False,
-        weight_decay_coeff: Scalar = 0.1,
-        qmodel_update_rescale: Scalar | None = None,
-        norm_constraint: Scalar | None = None,
-        name: str = "KFAC",
-        estimation_mode: str = "gradients",
-        colocate_gradients_with_ops: bool = True,
-        batch_size: Scalar | None = None,
-        placement_strategy: str | None = None,
-        compute_params_stats: bool = False,
-        adapt_damping: bool = False,
-        update_damping_immediately: bool = True,
-        is_chief: bool = True,
+        momentum: Scalar | None = KfacSettings.momentum,
+        momentum_type: str = KfacSettings.momentum_type,
+        use_weight_decay: bool = KfacSettings.use_weight_decay,
+        weight_decay_coeff: Scalar = KfacSettings.weight_decay_coeff,
+        qmodel_update_rescale: Scalar | None = KfacSettings.qmodel_update_rescale,
+        norm_constraint: Scalar | None = KfacSettings.norm_constraint,
+        name: str = KfacSettings.name,
+        estimation_mode: str = KfacSettings.estimation_mode,
+        colocate_gradients_with_ops: bool = KfacSettings.colocate_gradients_with_ops,
+        batch_size: Scalar | None = KfacSettings.batch_size,
+        placement_strategy: str | None = KfacSettings.placement_strategy,
+        compute_params_stats: bool = KfacSettings.compute_params_stats,
+        adapt_damping: bool = KfacSettings.adapt_damping,
+        update_damping_immediately: bool = KfacSettings.update_damping_immediately,
+        is_chief: bool = KfacSettings.is_chief,
         prev_train_batch: Any = None,
         loss: Tensor | None = None,
         loss_fn: Callable[[Any], Tensor] | None = None,
-        min_damping: float = 1e-8,
-        l2_reg: float = 0.0,
-        damping_adaptation_decay: float = 0.95,
-        damping_adaptation_interval: int = 5,
-        damping_decrease_rho_threshold: float = 0.75,
-        damping_increase_rho_threshold: float = 0.25,
-        precon_damping_mult: Scalar = 1.0,
-        use_passed_loss: bool = True,
+        min_damping: float = KfacSettings.min_damping,
+        l2_reg: float = KfacSettings.l2_reg,
+        damping_adaptation_decay: float = KfacSettings.damping_adaptation_decay,
+        damping_adaptation_interval: int = KfacSettings.damping_adaptation_interval,
+        damping_decrease_rho_threshold: float = KfacSettings.damping_decrease_rho_threshold,
+        damping_increase_rho_threshold: float = KfacSettings.damping_increase_rho_threshold,
+        precon_damping_mult: Scalar = KfacSettings.precon_damping_mult,
+        use_passed_loss: bool = KfacSettings.use_passed_loss,
         train_batch: Any = None,
-        print_logs: bool = False,
+        print_logs: bool = KfacSettings.print_logs,
         tf_replicator: None = None,
-        dtype: DType = "float32",
+        dtype: DType = KfacSettings.dtype,
         *,
-        cov_devices: Sequence[str] | None = None,
-        inv_devices: Sequence[str] | None = None,
-        trans_devices: Sequence[str] | None = None,
-        max_damping: float | None = None,
-        calibrate_damping: bool = False,
-        rejection_rho_threshold: float | None = None,
-        include_damping_in_qmodel_change: bool = False,
-        decays: Callable[[Variable], bool] | None = None,
+        cov_devices: Sequence[str] | None = KfacSettings.cov_devices,
+        inv_devices: Sequence[str] | None = KfacSettings.inv_devices,
+        trans_devices: Sequence[str] | None = KfacSettings.trans_devices,
+        max_damping: float | None = KfacSettings.max_damping,
+        calibrate_damping: bool = KfacSettings.calibrate_damping,
+        rejection_rho_threshold: float | None = KfacSettings.rejection_rho_threshold,
+        include_damping_in_qmodel_change: bool = KfacSettings.include_damping_in_qmodel_change,
+        decays: Callable[[Variable], bool] | None = KfacSettings.decays,
         refresh: RefreshSettings = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
+        Numbers and choices are settings, described in `kfac.settings.KfacSettings`.
+
         Args:
-          learning_rate: α > 0; None, and only None, with the "qmodel" types.
-          damping: λ > 0.
           layer_collection: A `LayerCollection`. Towers may register until `apply_gradients`.
-          cov_ema_decay: Weight of the past in the moving averages, in [0, 1].
+          cov_ema_decay: Weight of the past in the moving averages per update, in [0, 1].
           var_list: Variables to train; None means all that is registered.
-          momentum: β ≥ 0. None, or the number 0, means none, and keeps no velocities. Must be None
-            with "qmodel".
-          momentum_type: One of `MOMENTUM_TYPES`.
-          use_weight_decay: True if the weights decay, by α·weight_decay_coeff of them each step.
-          weight_decay_coeff: Share of a weight that decays in a step, over the learning rate.
-          qmodel_update_rescale: Multiplies the step of the "qmodel" types; None means 1.
-          norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
-          name: Name of the velocities and name scope of ops.
-          estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
-          colocate_gradients_with_ops: True to compute statistics and the quadratic model's products
-            where the forward pass was. For gradients `compute_gradients` has its own.
-          batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
-            The "qmodel" types otherwise count the rows of the first loss's inputs.
-          placement_strategy: As in `make_fisher_estimator`.
-          compute_params_stats: True to serve `params_stats`.
-          adapt_damping: True if λ adapts to how well the quadratic model foretells the loss of
-            the mini-batch. It is then in a variable; the given one, if it is a Variable.
-          update_damping_immediately: True if it adapts right after a step, in the same run, which
-            needs resource variables. Else it does so at the start of the next
-            step, with `prev_train_batch`; inverses computed in that step use λ from before.
-          is_chief: True if this process adapts it, False if it only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
           loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they then are.
             Must build its forward pass anew, and make no variables. None, with no `train_batch`:
             the loss after a step is computed from the graph, see `kfac.damping.recomputed_loss`.
-          min_damping: Least λ, not counting `l2_reg`.
-          l2_reg: Coefficient c of a penalty ½c|θ|² that is part of the loss. λ includes it.
-          damping_adaptation_decay: ω; λ changes by the factor ω^interval or its inverse.
-          damping_adaptation_interval: Steps from one adaptation to the next.
-          damping_decrease_rho_threshold: λ falls above this ratio ρ of the changes of the loss and
-            of its model.
-          damping_increase_rho_threshold: λ rises below it.
-          precon_damping_mult: The preconditioner's damping is this multiple of λ.
-          use_passed_loss: True if the loss before a step is the passed one, not `loss_fn`'s.
           train_batch: The batch of this step, as `loss_fn` takes it; see `add_tower_batch`.
-          print_logs: True to write a line to the log at each adaptation.
           tf_replicator: Must be None: copies of the graph under a replicator are not supported.
-          dtype: Dtype of the variables of damping and quadratic model.
-          cov_devices: Devices for the moving averages; none means those of the layers.
-          inv_devices: Devices for the inverses; none means those of the layers.
-          trans_devices: Devices for products with blocks; none means where the inverses are.
-          max_damping: Largest adapted λ, or None.
-          calibrate_damping: True if `damping` is relative: at the first step adapted λ becomes
-            `damping` times the mean eigenvalue of the undamped blocks.
-          rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
-          include_damping_in_qmodel_change: True if λ counts in the model's change that the loss is
-            compared with, and not `l2_reg` only. Of no effect with "adam".
-          decays: Returns True for a variable whose weights decay, such as for kernels but not for
-            biases; None means that all do. Of no effect without `use_weight_decay`.
           refresh: Times of the updates of averages and inverses, given by subclasses; here the user
             updates them.
 
@@ -189,11 +147,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             called here.
         """
         check_overrides(type(self), KfacOptimizer)
-        check_number("damping", damping, "> 0", lambda x: x > 0)
-        check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
-        check_number("weight_decay_coeff", weight_decay_coeff, ">= 0", lambda x: x >= 0)
-        check_number("l2_reg", l2_reg, ">= 0", lambda x: x >= 0)
-        check_number("precon_damping_mult", precon_damping_mult, "> 0", lambda x: x > 0)
+        settings = KfacSettings.of(locals())
         check_excluded(
             "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
         )
@@ -205,41 +159,14 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
-        momentum_settings = MomentumSettings(
-            momentum_type=momentum_type,
-            learning_rate=called_once(learning_rate),
-            momentum=called_once(momentum),
-            norm_constraint=called_once(norm_constraint),
-            update_rescale=called_once(qmodel_update_rescale),
-            weight_decay=called_once(weight_decay_coeff) if use_weight_decay else None,
-            dtype=tf.as_dtype(dtype),
-        )
-        damping_settings = DampingSettings(
-            initial=called_once(damping),
-            adapts=adapt_damping,
-            adaptation=AdaptationSettings(
-                immediately=update_damping_immediately,
-                is_chief=is_chief,
-                interval=damping_adaptation_interval,
-                decay=damping_adaptation_decay,
-                decrease_threshold=damping_decrease_rho_threshold,
-                increase_threshold=damping_increase_rho_threshold,
-                minimum=min_damping + l2_reg,
-                maximum=max_damping,
-                rejection_threshold=rejection_rho_threshold,
-                calibrate=calibrate_damping,
-                print_logs=print_logs,
-            ),
-            dtype=dtype,
-        )
         mat_type = mode_of(estimation_mode).mat_type
         self._momentum_rule = make_momentum(
-            momentum_settings,
+            settings,
             ExactCurvature(layer_collection, mat_type, batch_size, colocate_gradients_with_ops),
         )
         every_step = self._momentum_rule.knows_model_change
         self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
-        self._damping_rule = make_damping_rule(damping_settings, self._losses, self._change)
+        self._damping_rule = make_damping_rule(settings, self._losses, self._change)
         self._estimator = make_fisher_estimator(
             placement_strategy,
             variables=var_list,
@@ -278,6 +205,15 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             "model's compile: give that a kfac.keras.Kfac, or call minimize in a model_fn of an "
             "Estimator, with the layers registered in its layer_collection."
         )
+
+    def _check_names(self, given: Iterable[str]) -> None:
+        """Checks the names of the arguments that the constructor of a subclass passes on.
+
+        Raises:
+          TypeError: An argument is unknown.
+        """
+        classes = [each for each in type(self).__mro__ if issubclass(each, KfacOptimizer)]
+        check_names(type(self).__name__, given, names_of(*classes) - {"refresh"})
 
     def minimize(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 
 from kfac._types import Operation, Scalar
 from kfac.optimizer import KfacOptimizer
+from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.periodic_refresh import PeriodicRefresh, RefreshPeriods
 
@@ -20,49 +21,32 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
 
     _refresh: PeriodicRefresh
 
-    def __init__(
+    @documents_settings
+    def __init__(  # noqa: D417
         self,
-        invert_every: Scalar = 10,
-        cov_update_every: int = 1,
-        num_burnin_steps: int = 0,
+        invert_every: Scalar = KfacSettings.invert_every,
+        cov_update_every: int = KfacSettings.cov_update_every,
+        num_burnin_steps: int = KfacSettings.num_burnin_steps,
         *,
-        spread_inverses: bool = False,
-        spread_first_inverses: bool = False,
-        inverse_delay: int = 0,
-        cov_ema_decay: Scalar = 0.95,
+        spread_inverses: bool = KfacSettings.spread_inverses,
+        spread_first_inverses: bool = KfacSettings.spread_first_inverses,
+        inverse_delay: int = KfacSettings.inverse_delay,
+        cov_ema_decay: Scalar = KfacSettings.cov_ema_decay,
         **kwargs: Any,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
+        They are settings, described in `kfac.settings.KfacSettings`.
+
         Args:
-          invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
-            Variable [], or a function that returns one of these.
-          cov_update_every: Steps between two updates of the averages, ≥ 1.
-          num_burnin_steps: Number of runs at the beginning that only update the averages, giving
-            all batches the same weight. Weights, velocities, `counter` and the global step stay as
-            they are. Here also where a wrapper calls `apply_gradients`.
-          spread_inverses: True to compute all inverses at the first step, and from then on some
-            of them in each step, so that no step pays for all: each is computed every
-            `invert_every` steps, which must be an int then.
-          spread_first_inverses: True to spread the first inverses like the later ones, for a fast
-            first step on large networks. Needs `spread_inverses`. Until both of its factors are
-            inverted, a layer moves along its scaled gradient, see `KfacOptimizer`.
-          inverse_delay: d, steps from the averages that inverses are computed from to the first use
-            of these inverses, ≥ 0 and < `invert_every`, which must be an int for d > 0. With 0 a
-            step computes inverses for itself. Above 0 they are computed from a copy of the averages
-            beside the next d steps, which use the old ones, in a thread that monitored sessions,
-            such as an Estimator's, start; in other sessions
-            `tf.compat.v1.train.start_queue_runners` does. Without the thread the step that first
-            uses them computes them. The numbers are the same in all cases. The first step computes
-            its inverses for itself.
-          cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power
-            `cov_update_every` for each update.
           **kwargs: The other arguments of `KfacOptimizer`.
 
         Raises:
           ValueError: A number is out of its range, inverses cannot be spread or delayed, or as in
             `KfacOptimizer`.
+          TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
+        self._check_names(kwargs)
         periods = RefreshPeriods(
             invert_every,
             cov_update_every,

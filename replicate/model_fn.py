@@ -29,6 +29,7 @@ from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
 from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.gradients.ungathered import ungathered_variables
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
@@ -270,8 +271,8 @@ def build_towers(
     batch statistics do not change.
 
     Raises:
-      ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
-        different optimizer calls or variables.
+      ValueError: There are several towers and an optimizer trains without a TowerOptimizer, or
+        towers make different optimizer calls or variables.
     """
     towers: list[Spec] = []
     scopes.build.batches = [(shard.features, shard.labels) for shard in shards]
@@ -284,7 +285,8 @@ def build_towers(
         ):
             scopes.build.verdicts.begin_tower((shard.features, shard.labels), whole)
             towers.append(_build_tower(model_fn, shard, scopes))
-    _check_optimizer_calls(towers, scopes.build)
+            names = v1.get_default_graph().get_name_scope()
+    _check_optimizer_calls(towers, scopes.build, names)
     return towers
 
 
@@ -303,25 +305,50 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
     return spec
 
 
-def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild) -> None:
+def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str) -> None:
+    """Refuses towers that train on their parts of the batch. `names` is the last one's scope."""
+    trains = towers[-1].train_op is not None
+    is_used = TowerOptimizer.has_been_used()
     if len(towers) == 1:
+        if trains and not is_used and current_workers() is not None:
+            raise _untrained("workers", "each worker", build)
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
-    if towers[-1].train_op is not None and not TowerOptimizer.has_been_used():
-        if build.settings.wraps_optimizers:
-            raise ValueError(
-                f"Cannot train on {len(towers)} towers: model_fn returned a train_op, but no "
-                "optimizer of tf.compat.v1.train applied gradients, so nothing sums them over the "
-                "towers. Assignments of the model's own and optimizers of Keras are not gathered: "
-                "train on one device, or apply gradients by such an optimizer."
-            )
+    if trains and not is_used:
+        raise _untrained(f"{len(towers)} towers", "each tower", build)
+    bare = ungathered_variables(towers[-1].train_op, names) if trains else []
+    if bare:
         raise ValueError(
-            f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
-            f"TowerOptimizer, so each tower would train on its own part of the batch. Please wrap "
-            f"optimizers with TowerOptimizer in model_fn: "
-            f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
+            f"Cannot train on {len(towers)} towers: model_fn has an optimizer without a "
+            f"TowerOptimizer, which would train [{', '.join(bare)}] on a part of the batch only. "
+            f"{_remedy(build)}"
         )
+
+
+def _untrained(copies: str, each: str, build: TowerBuild) -> ValueError:
+    """Returns the error for a train_op for which nothing sums gradients over the copies."""
+    if build.settings.wraps_optimizers:
+        return ValueError(
+            f"Cannot train on {copies}: model_fn returned a train_op, but no optimizer of "
+            f"tf.compat.v1.train applied gradients, so nothing sums them. {_remedy(build)}"
+        )
+    return ValueError(
+        f"Cannot train on {copies}: model_fn returned a train_op without a TowerOptimizer, so "
+        f"{each} would train on its own part of the batch. {_remedy(build)}"
+    )
+
+
+def _remedy(build: TowerBuild) -> str:
+    if build.settings.wraps_optimizers:
+        return (
+            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
+            "device, or apply gradients by an optimizer of tf.compat.v1.train."
+        )
+    return (
+        "Please wrap optimizers with TowerOptimizer in model_fn: "
+        "optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
+    )
 
 
 def _settings_in(mode: str, settings: TowerSettings, batch: _SplitBatch) -> TowerSettings:

@@ -7,7 +7,6 @@ beside the first seed.
     python -m benchmarks.adaptive_kfac --data_dir=MNIST --data_dir=FASHION_MNIST
 """
 
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_enum("network", NETWORKS, NETWORKS, "networks to train")
     flags.DEFINE_integer("seeds", 5, "runs of each case", lower_bound=1)
     flags.DEFINE_integer("steps", 40, "steps of each run", lower_bound=1)
-    flags.DEFINE_string("json", None, "file for all losses")
+    harness.define_flags()
 
 
 def row(title: Sequence[object], found: Mapping[str, Sequence["Run"]]) -> str:
@@ -62,9 +61,8 @@ def cases() -> Iterator[tuple[str, str, int]]:
                 yield data, network, int(batch)
 
 
-def main(argv: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     """Runs the benchmark and prints its table as it grows."""
-    del argv
     from benchmarks.adaptive_kfac import runs  # noqa: PLC0415  # TensorFlow, once --help is served.
     from examples import mnist  # noqa: PLC0415
 
@@ -83,8 +81,7 @@ def main(argv: Sequence[str]) -> None:
         title = pathlib.Path(data).name, network, batch
         print(row(title, found), flush=True)
         record[" ".join(map(str, title))] = found
-    if FLAGS.json:
-        pathlib.Path(FLAGS.json).write_text(json.dumps(record), encoding="utf-8")
+    harness.save(record)
 
 
 if __name__ == "__main__":

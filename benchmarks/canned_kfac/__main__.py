@@ -110,9 +110,8 @@ def _compared(seconds: Sequence[float], others: Sequence[float]) -> tuple[str, s
     return shown, harness.spread(harness.ratios(seconds, others), 2) if others else ""
 
 
-def main(argv: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     """Runs the races, then prints and saves the results."""
-    del argv
     from benchmarks.canned_kfac import races  # noqa: PLC0415
 
     names = FLAGS.optimizer or list(races.OPTIMIZERS)
@@ -121,12 +120,11 @@ def main(argv: Sequence[str]) -> None:
         problem = problems.load(name, FLAGS.data_dir)
         found[name] = race(problem, names, FLAGS.seeds, FLAGS.rounds)
         print("\n".join(lines(name, problem, found[name])), flush=True)
-    if FLAGS.json:
-        measured = {
-            name: {optimizer: result._asdict() for optimizer, result in results.items()}
-            for name, results in found.items()
-        }
-        harness.write_record(FLAGS.json, measured)
+    measured = {
+        name: {optimizer: result._asdict() for optimizer, result in results.items()}
+        for name, results in found.items()
+    }
+    harness.save(measured)
 
 
 def define_flags() -> None:
@@ -141,7 +139,7 @@ def define_flags() -> None:
     flags.DEFINE_string("data_dir", None, "Folder of MNIST's IDX files.")
     flags.DEFINE_integer("seeds", 3, "Untimed runs of each number.", lower_bound=1)
     flags.DEFINE_integer("rounds", 3, "Timed trainings of each optimizer.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Traffic between devices in training steps of towers on GPUs, found without a GPU.
 
 For each step, the table shows the bytes that cross between the memories of the CPU and the GPUs,
-the copies that a GPU waits for in the middle of the step, and the largest number of such waits that
-follow each other. `--details` lists the tensors, the waits and the operations without a GPU kernel;
-`--links` lists the bytes from each memory to each other.
+the copies that a GPU waits for in the middle of the step, the largest number of such waits that
+follow each other, and the bytes of the variables on the fullest GPU, K-FAC's among them.
+`--details` lists the tensors, the waits and the operations without a GPU kernel.
 
     python -m benchmarks.device_traffic --step=kfac --towers=4 --details
 """
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.device_traffic import links
 
 if TYPE_CHECKING:
     from benchmarks.device_traffic.traffic import Traffic
@@ -29,51 +28,27 @@ FLAGS = flags.FLAGS
 def lines(found: Mapping[str, Traffic]) -> Iterator[str]:
     """Yields the lines of a table, one for each step."""
     heads = "".join(f"{f'{route}, kB':>13}" for route in ROUTES)
-    yield f"{'step':<32}{heads}{'waits':>8}{'rounds':>8}{'no kernel':>11}"
+    yield f"{'step':<32}{heads}{'waits':>8}{'rounds':>8}{'no kernel':>11}{'variables, MB':>15}"
     for name, measured in found.items():
         sent = "".join(f"{measured.sent(route) / 1e3:>13.1f}" for route in ROUTES)
         waits, strays = len(measured.waits), len(measured.strays)
-        yield f"{name:<32}{sent}{waits:>8}{measured.rounds:>8}{strays:>11}"
+        kept = max((size for device, size in measured.kept.items() if device != "CPU:0"), default=0)
+        counts = f"{waits:>8}{measured.rounds:>8}{strays:>11}{kept / 1e6:>15.2f}"
+        yield f"{name:<32}{sent}{counts}"
 
 
 def details(measured: Traffic) -> Iterator[str]:
-    """Yields a line for each large tensor that crosses, each wait and each missing kernel."""
+    """Yields a line for each large tensor that crosses, wait, device and missing kernel."""
     for title, crossings in (("crosses", measured.large), ("wait", measured.waits)):
         for each in crossings:
             size = "?" if each.bytes is None else each.bytes
             route = f"{each.source} > {each.target}"
             consumers = ", ".join(each.consumers[:2])
             yield f"  {title:<10}{route:<16}{size:>10} B  {each.kind} {each.name} for {consumers}"
+    for device, size in sorted(measured.kept.items()):
+        yield f"  variables  {device:<16}{size:>9} B"
     for stray in measured.strays:
         yield f"  no kernel  {stray.device:<15} {stray.kind} {stray.name}"
-
-
-def link_lines(measured: Traffic) -> Iterator[str]:
-    """Yields a line for each pair of memories, then one with the largest numbers."""
-    found = links.of(measured.crossings)
-    for (source, target), size in sorted(found.bytes.items()):
-        yield f"  link       {source + ' > ' + target:<16}{size:>10} B"
-    yield (
-        f"  most       on a link {found.largest} B, into a memory {found.most_received} B, "
-        f"out of a memory {found.most_sent} B; {measured.transfers} transfers one after another"
-    )
-
-
-def record(measured: Traffic) -> dict[str, object]:
-    """Returns a step's traffic as a value that JSON can represent."""
-    return {
-        "operations": measured.operations,
-        "sent": {route: measured.sent(route) for route in ROUTES},
-        "rounds": measured.rounds,
-        "transfers": measured.transfers,
-        "links": [
-            {"source": source, "target": target, "bytes": size}
-            for (source, target), size in links.of(measured.crossings).bytes.items()
-        ],
-        "crossings": [each._asdict() for each in measured.large],
-        "waits": [each._asdict() for each in measured.waits],
-        "strays": [each._asdict() for each in measured.strays],
-    }
 
 
 def main(_: Sequence[str]) -> None:
@@ -94,10 +69,16 @@ def main(_: Sequence[str]) -> None:
         print(row)
         if FLAGS.details:
             print("\n".join(details(measured)))
-        if FLAGS.links:
-            print("\n".join(link_lines(measured)))
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, {name: record(each) for name, each in found.items()})
+    record = {
+        name: {
+            "rounds": each.rounds,
+            "kept": each.kept,
+            "crossings": [crossing._asdict() for crossing in each.crossings],
+            "strays": [stray._asdict() for stray in each.strays],
+        }
+        for name, each in found.items()
+    }
+    harness.save(record)
 
 
 def define_flags() -> None:
@@ -107,8 +88,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("summaries", False, "Measure steps that write summaries.")
     flags.DEFINE_bool("inverses", True, "Measure steps in which K-FAC computes new inverses.")
     flags.DEFINE_bool("details", False, "List tensors, waits and missing kernels.")
-    flags.DEFINE_bool("links", False, "List the bytes from each memory to each other.")
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 """GPU kernels of the operations of a graph, looked up in a table.
 
-The table `gpu_kernels.json` is written by `kernel_registry` in a build of TensorFlow with CUDA.
-Looking up kernels needs no such build.
+The table `gpu_kernels.json` has the kernels that TensorFlow 2.21, built with CUDA, registers. For
+each op type, the first entry that accepts the types counts: "types" maps attributes to the names of
+accepted data types, "host" lists the arguments that are in the memory of the CPU.
 """
 
 import json
+import pathlib
 import typing
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.device_traffic.kernel_registry import TABLE
-
 Operation = Any
+_TABLE = pathlib.Path(__file__).with_name("gpu_kernels.json")
 
 
 class Kernel(NamedTuple):
@@ -26,9 +27,7 @@ class GpuKernels:
     """Table of GPU kernels."""
 
     def __init__(self) -> None:
-        table = json.loads(TABLE.read_text(encoding="utf-8"))
-        self.tensorflow: str = table["tensorflow"]
-        """Version of TensorFlow that registered the kernels."""
+        table = json.loads(_TABLE.read_text(encoding="utf-8"))
         self._by_op: dict[str, list[dict[str, Any]]] = table["kernels"]
 
     def find(self, operation: Operation) -> Kernel | None:
@@ -54,14 +53,15 @@ def _positions(operation: Operation, arguments: Any, host: frozenset[str]) -> fr
     positions: list[int] = []
     start = 0
     for argument in arguments:
-        end = start + _length(operation, argument)
+        end = start + length_of(operation, argument)
         if argument.name in host:
             positions.extend(range(start, end))
         start = end
     return frozenset(positions)
 
 
-def _length(operation: Operation, argument: Any) -> int:
+def length_of(operation: Operation, argument: Any) -> int:
+    """Returns the number of tensors that belong to an argument."""
     if argument.number_attr:
         return int(operation.get_attr(argument.number_attr))
     if argument.type_list_attr:

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from benchmarks.device_traffic.gpu_kernels import length_of
+
 v1 = tf.compat.v1
 
 Operation = Any
@@ -85,16 +87,11 @@ def _colocated(operation: Operation, by_name: Mapping[str, Operation]) -> Iterab
 
 def _arguments(operation: Operation) -> list[bool]:
     """Returns True for each input that is taken by reference."""
-    refs: list[bool] = []
-    for argument in operation.op_def.input_arg:
-        if argument.number_attr:
-            length = operation.get_attr(argument.number_attr)
-        elif argument.type_list_attr:
-            length = len(operation.get_attr(argument.type_list_attr))
-        else:
-            length = 1
-        refs.extend([argument.is_ref] * length)
-    return refs
+    return [
+        argument.is_ref
+        for argument in operation.op_def.input_arg
+        for _ in range(length_of(operation, argument))
+    ]
 
 
 def _requested(group: Iterable[Operation]) -> str | None:

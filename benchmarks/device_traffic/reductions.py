@@ -14,7 +14,6 @@ from typing import NamedTuple, get_args
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.device_traffic import links
 from benchmarks.device_traffic.traffic import CPU, Traffic
 
 SCOPE = "gradient_aggregating"
@@ -47,11 +46,11 @@ class Measured(NamedTuple):
 
 def row(measured: Measured, unit: float) -> str:
     """Returns a line of the table."""
-    found = links.of(measured.traffic.crossings, SCOPE)
+    found = measured.traffic.links(SCOPE)
     gpus = [f"GPU:{index}" for index in range(measured.towers)]
     sizes = [
-        sum(found.bytes.values()),
-        found.largest,
+        sum(found.values()),
+        max(found.values(), default=0),
         found.received(CPU),
         max(found.received(gpu) for gpu in gpus),
         max(found.sent(gpu) for gpu in gpus),

@@ -1,23 +1,27 @@
 """Training steps whose traffic is measured: graphs of towers on GPUs, built on any machine.
 
-No session runs these graphs.
+While such a graph is built, TensorFlow's list of devices has the GPUs. No session can run it on a
+machine without them.
 """
 
+import contextlib
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import tensorflow as tf
 
 import kfac
 import model_deploy
 import replicate
-from benchmarks.device_traffic.gpu_graphs import gpu_graph
 from benchmarks.device_traffic.traffic import Traffic, measure
+from benchmarks.tower_step.tower_models import mean_cross_entropy
 from examples import convnet_model
 from examples.slim.networks import factory
+from replicate.estimator.session_options import begin_graph
 
 v1 = tf.compat.v1
 
@@ -50,6 +54,55 @@ class Step:
     variables: str = "local"
     reduction: str = "last"
     judged: bool = False
+
+
+@contextlib.contextmanager
+def gpu_graph(gpus: int) -> Iterator[Any]:
+    """Makes a graph for so many GPUs the default one and yields it.
+
+    It begins like an Estimator's graph, with a global step on the CPU. Conditionals are made of
+    `Switch` and `Merge`, as TensorFlow has them when it places a graph.
+    """
+    with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
+        begin_graph(replicate.RunConfig())
+        yield graph
+
+
+@contextlib.contextmanager
+def _listed_gpus(count: int) -> Iterator[None]:
+    """Adds GPUs to TensorFlow's list of visible devices."""
+    gpus = [
+        tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in range(count)
+    ]
+    visible, configuration = (
+        tf.config.get_visible_devices,
+        tf.config.get_logical_device_configuration,
+    )
+
+    def devices(kind: str | None = None) -> list[Any]:
+        others = [device for device in visible(kind) if device.device_type != "GPU"]
+        return [*others, *gpus] if kind in (None, "GPU") else others
+
+    def logical(device: Any) -> Any:
+        return None if device in gpus else configuration(device)
+
+    with (
+        mock.patch.object(tf.config, "get_visible_devices", devices),
+        mock.patch.object(tf.config, "get_logical_device_configuration", logical),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _control_flow_in_graph() -> Iterator[None]:
+    """Makes conditionals of `Switch` and `Merge`, as TensorFlow does before it places a graph."""
+    was_functional = v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        if was_functional:
+            v1.enable_control_flow_v2()
 
 
 def traffic(
@@ -96,11 +149,10 @@ def _towers(step: Step, count: int) -> list[Any]:
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    devices = [f"/gpu:{index}" for index in range(count)]
     replicated = replicate.replicate_model_fn(
         model_fn,
         v1.losses.Reduction.MEAN,
-        devices,
+        [f"/gpu:{index}" for index in range(count)],
         variables=step.variables,
         reduction=step.reduction,
     )
@@ -148,26 +200,21 @@ def _registered_convnet(approx: str = "kron") -> Callable[[Any, Any], Any]:
     return model
 
 
-def _registered_dense(approx: str) -> Callable[[Any, Any], Any]:
-    def model(images: Any, labels: Any) -> Any:
-        layers = kfac.graph_layer_collection()
-        inputs = tf.reshape(images, [-1, SIDE * SIDE])
-        for name, units in (("hidden", 64), ("logits", 10)):
-            layer = convnet_model.linear_layer(name, inputs, units)
-            layers.register_fully_connected(
-                (layer.weights, layer.bias), layer.inputs, layer.outputs, approx=approx
-            )
-            inputs = tf.nn.relu(layer.outputs)
-        layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
-        return _cross_entropy(layer.outputs, labels)
-
-    return model
+def _registered_dense(images: Any, labels: Any) -> Any:
+    layers = kfac.graph_layer_collection()
+    inputs = tf.reshape(images, [-1, SIDE * SIDE])
+    for name, units in (("hidden", 64), ("logits", 10)):
+        layer = convnet_model.linear_layer(name, inputs, units)
+        layers.register_fully_connected((layer.weights, layer.bias), layer.inputs, layer.outputs)
+        inputs = tf.nn.relu(layer.outputs)
+    layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
+    return mean_cross_entropy(layer.outputs, labels)
 
 
 def _embedding(words: Any, labels: Any) -> Any:
     table = v1.get_variable("table", TABLE)
     vectors = tf.reduce_mean(tf.nn.embedding_lookup(table, words), axis=1)
-    return _cross_entropy(convnet_model.linear_layer("logits", vectors, 10).outputs, labels)
+    return mean_cross_entropy(convnet_model.linear_layer("logits", vectors, 10).outputs, labels)
 
 
 def _registered_embedding(words: Any, labels: Any) -> Any:
@@ -179,23 +226,22 @@ def _registered_embedding(words: Any, labels: Any) -> Any:
     layer = convnet_model.linear_layer("logits", vectors, 10)
     layers.register_fully_connected((layer.weights, layer.bias), layer.inputs, layer.outputs)
     layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
-    return _cross_entropy(layer.outputs, labels)
+    return mean_cross_entropy(layer.outputs, labels)
 
 
-def _network(name: str, classes: int) -> Callable[[Any, Any], Any]:
+def _network(name: str, classes: int, registered: bool = False) -> Callable[[Any, Any], Any]:
     """Returns the model of a network of `examples.slim`."""
 
     def model(images: Any, labels: Any) -> Any:
         network = factory.get_network_fn(name, classes, is_training=True)
         logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
-        return _cross_entropy(logits, labels)
+        if registered:
+            layers = kfac.graph_layer_collection()
+            layers.register_categorical_predictive_distribution(logits, name="logits")
+            layers.auto_register_layers()
+        return mean_cross_entropy(logits, labels)
 
     return model
-
-
-def _cross_entropy(logits: Any, labels: Any) -> Any:
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
 
 
 def _momentum() -> Any:
@@ -224,20 +270,15 @@ _ADAPTED = {
 }
 _SCALED = {"loss_scale": replicate.DynamicLossScale()}
 
+_REGULAR = _kfac(momentum_type="regular")
+
 STEPS: Mapping[str, Step] = types.MappingProxyType(
     {
-        "sgd": Step(optimizer=lambda: v1.train.GradientDescentOptimizer(_RATE), model=_convnet),
         "momentum": Step(optimizer=_momentum, model=_convnet),
         "momentum, variables in turn": Step(
             optimizer=_momentum, model=_convnet, variables="round_robin"
         ),
-        "momentum, sharded": Step(optimizer=_momentum, model=_convnet, reduction="sharded"),
-        "momentum, tree": Step(optimizer=_momentum, model=_convnet, reduction="tree"),
-        "adam": Step(optimizer=lambda: v1.train.AdamOptimizer(_RATE), model=_convnet),
-        "packs": Step(optimizer=_momentum, model=_convnet, settings={"pack_bytes": 2**20}),
         "clipped": Step(optimizer=_momentum, model=_convnet, settings={"clip_norm": 1.0}),
-        "accumulated": Step(optimizer=_momentum, model=_convnet, settings={"accumulate_steps": 4}),
-        "loss scale": Step(optimizer=_momentum, model=_convnet, settings=_SCALED),
         "accumulated, loss scale": Step(
             optimizer=_momentum, model=_convnet, settings={"accumulate_steps": 4, **_SCALED}
         ),
@@ -247,34 +288,22 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
             optimizer=_momentum, model=_embedding, images=False, variables="round_robin"
         ),
         "batch norm": Step(optimizer=_momentum, model=_network("cifarnet", 10)),
-        "batch norm, skipping": Step(
-            optimizer=_momentum, model=_network("cifarnet", 10), settings={"skip_nonfinite": 3}
-        ),
-        "kfac": Step(optimizer=_kfac(momentum_type="regular"), model=_registered_convnet()),
+        "kfac": Step(optimizer=_REGULAR, model=_registered_convnet()),
         "kfac, variables in turn": Step(
-            optimizer=_kfac(momentum_type="regular"),
-            model=_registered_convnet(),
-            variables="round_robin",
+            optimizer=_REGULAR, model=_registered_convnet(), variables="round_robin"
         ),
-        "kfac, adam": Step(optimizer=_kfac(momentum_type="adam"), model=_registered_convnet()),
         "kfac, qmodel": Step(optimizer=_kfac(**_QMODEL), model=_registered_convnet()),
         "kfac, adapted damping": Step(
             optimizer=_kfac(**_ADAPTED), model=_registered_convnet(), judged=True
         ),
-        **{
-            f"kfac, {approx}": Step(optimizer=_kfac(), model=_registered_convnet(approx))
-            for approx in ("diagonal", "kron_sua", "ekfac")
-        },
-        **{
-            f"kfac, dense {approx}": Step(optimizer=_kfac(), model=_registered_dense(approx))
-            for approx in ("kron", "diagonal", "ekfac")
-        },
+        "kfac, ekfac": Step(optimizer=_kfac(), model=_registered_convnet("ekfac")),
+        "kfac, dense kron": Step(optimizer=_kfac(), model=_registered_dense),
         "kfac, embedding": Step(optimizer=_kfac(), model=_registered_embedding, images=False),
+        "kfac, resnet_v1_50": Step(
+            optimizer=_REGULAR, model=_network("resnet_v1_50", 1000, registered=True)
+        ),
         "kfac, accumulated": Step(
             optimizer=_kfac(), model=_registered_convnet(), settings={"accumulate_steps": 4}
-        ),
-        "kfac, skipping": Step(
-            optimizer=_kfac(), model=_registered_convnet(), settings={"skip_nonfinite": 3}
         ),
     }
 )

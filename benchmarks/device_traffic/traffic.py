@@ -15,6 +15,8 @@ that do not run because a chosen output of a `Switch` is dead. Sizes are those o
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 from benchmarks.device_traffic import placement
 from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
 
@@ -66,22 +68,44 @@ class Stray(NamedTuple):
     device: str
 
 
+class Links(dict[tuple[str, str], int]):
+    """Bytes by (source, target) as in ("GPU:0", "CPU:0"). Those of unknown size count as 0."""
+
+    def received(self, memory: str) -> int:
+        """Returns the bytes that go into a memory."""
+        return sum(size for (_, target), size in self.items() if target == memory)
+
+    def sent(self, memory: str) -> int:
+        """Returns the bytes that come out of a memory."""
+        return sum(size for (source, _), size in self.items() if source == memory)
+
+    def between_halves(self, gpus: int) -> int:
+        """Returns the bytes from the second half of the GPUs to the first, or back if more."""
+        crossing = [0, 0]
+        for names, size in self.items():
+            if CPU not in names:
+                first, second = (int(name[4:]) >= gpus // 2 for name in names)
+                if first != second:
+                    crossing[first] += size
+        return max(crossing)
+
+
 class Traffic(NamedTuple):
     """Traffic of a step.
 
     Attributes:
-      operations: Number of operations of the step by device.
       crossings: What crosses, in the order of the graph.
       strays: Operations that request a GPU but have no kernel for it.
       rounds: Largest number of waits that follow each other.
       transfers: Largest number of tensors of more than `LARGE` bytes that cross one after another.
+      kept: Bytes of all variables, by device.
     """
 
-    operations: dict[str, int]
     crossings: list[Crossing]
     strays: list[Stray]
     rounds: int
     transfers: int
+    kept: Mapping[str, int]
 
     def sent(self, route: str) -> int:
         """Returns the bytes that cross on a route such as "CPU>GPU"."""
@@ -97,26 +121,34 @@ class Traffic(NamedTuple):
         """Tensors of more than `LARGE` bytes, or of unknown size, that cross."""
         return [each for each in self.crossings if _is_large(each.bytes)]
 
+    def links(self, scope: str = "") -> Links:
+        """Returns the links of what operations in a name scope need."""
+        found = Links()
+        for each in self.crossings:
+            if each.bytes and any(name.startswith(scope) for name in each.consumers):
+                link = (each.source, each.target)
+                found[link] = found.get(link, 0) + each.bytes
+        return found
+
 
 class _Edge(NamedTuple):
-    """Dependency of an executed operation."""
+    """Dependency of an executed operation, and the memories that it goes from and to."""
 
     source: Operation
     target: Operation
     tensor: Tensor | None
-    memories: tuple[str, str]
+    start: str
+    end: str
 
     @property
     def waits_for_gpu(self) -> bool:
         """True for a copy from a GPU to the CPU."""
-        source, target = self.memories
-        return source != CPU and target == CPU
+        return self.start != CPU and self.end == CPU
 
     @property
     def crosses_large(self) -> bool:
         """True for a tensor of more than `LARGE` bytes that crosses."""
-        source, target = self.memories
-        return source != target and self.tensor is not None and _is_large(_size(self.tensor))
+        return self.start != self.end and self.tensor is not None and _is_large(_size(self.tensor))
 
 
 def measure(
@@ -135,7 +167,29 @@ def measure(
     placed = placement.place(operations, lambda operation: found[operation] is not None)
     skipped = computed_before(operations) | dead_operations(operations, rare)
     executed = executed_operations(operations, fetches, skipped)
-    return _traffic(executed, placed, found, scope)
+    edges = _edges(executed, placed, found)
+    on_gpus = [operation for operation in executed if placed[operation] != CPU]
+    waits = _levels(edges, lambda edge: edge.waits_for_gpu)
+    transfers = _levels(
+        edges, lambda edge: edge.crosses_large and edge.target.name.startswith(scope)
+    )
+    return Traffic(
+        crossings=_crossings(edges, _needed_by(on_gpus, edges)),
+        strays=list(_strays(executed, placed, found)),
+        rounds=max((waits.get(each, 0) for each in on_gpus), default=0),
+        transfers=max(transfers.values(), default=0),
+        kept=_kept(operations, placed),
+    )
+
+
+def _kept(operations: Iterable[Operation], placed: Mapping[Operation, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for operation in operations:
+        if operation.type == "VarHandleOp":
+            shape = tf.TensorShape(operation.get_attr("shape"))
+            size = (shape.num_elements() or 0) * operation.get_attr("dtype").size
+            found[placed[operation]] = found.get(placed[operation], 0) + size
+    return found
 
 
 def computed_before(operations: Iterable[Operation]) -> set[Operation]:
@@ -174,39 +228,34 @@ def executed_operations(
     operations: Iterable[Operation], fetches: Iterable[Operation], skipped: set[Operation]
 ) -> list[Operation]:
     """Returns the operations that a step runs, without those that are skipped."""
-    needed: set[Operation] = set()
-    waiting = [each for each in fetches if each not in skipped]
-    while waiting:
-        operation = waiting.pop()
-        if operation in needed:
-            continue
-        needed.add(operation)
-        before = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
-        waiting.extend(each for each in before if each not in skipped)
+
+    def before(operation: Operation) -> list[Operation]:
+        every = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+        return [each for each in every if each not in skipped]
+
+    needed = _reached((each for each in fetches if each not in skipped), before)
     return [each for each in operations if each in needed]
 
 
-def _traffic(
-    executed: Sequence[Operation],
-    placed: Mapping[Operation, str],
-    found: Mapping[Operation, Kernel | None],
-    scope: str,
-) -> Traffic:
-    edges = _edges(executed, placed, found)
-    levels = _levels(executed, edges, lambda edge: edge.waits_for_gpu)
-    transfers = _levels(
-        executed, edges, lambda edge: edge.crosses_large and edge.target.name.startswith(scope)
-    )
-    counts: dict[str, int] = {}
-    for operation in executed:
-        counts[placed[operation]] = counts.get(placed[operation], 0) + 1
-    return Traffic(
-        operations=dict(sorted(counts.items())),
-        crossings=_crossings(edges, _before_gpus(executed, edges, placed)),
-        strays=list(_strays(executed, placed, found)),
-        rounds=max((levels[each] for each in executed if placed[each] != CPU), default=0),
-        transfers=max(transfers.values(), default=0),
-    )
+def _reached(
+    starts: Iterable[Operation], before: Callable[[Operation], Iterable[Operation]]
+) -> set[Operation]:
+    """Returns some operations and all that come before them."""
+    reached: set[Operation] = set()
+    waiting = list(starts)
+    while waiting:
+        operation = waiting.pop()
+        if operation not in reached:
+            reached.add(operation)
+            waiting.extend(before(operation))
+    return reached
+
+
+def _needed_by(targets: Iterable[Operation], edges: Iterable[_Edge]) -> set[Operation]:
+    sources: dict[Operation, list[Operation]] = {}
+    for edge in edges:
+        sources.setdefault(edge.target, []).append(edge.source)
+    return _reached(targets, lambda operation: sources.get(operation, ()))
 
 
 def _is_large(size: int | None) -> bool:
@@ -226,85 +275,36 @@ def _edges(
         for index, tensor in enumerate(target.inputs):
             if tensor.op in present:
                 end = CPU if index in kernel.host_inputs else placed[target]
-                start = _memory_of(tensor, placed, found)
-                edges.append(_Edge(tensor.op, target, tensor, (start, end)))
+                outputs = (found[tensor.op] or _HOST_KERNEL).host_outputs
+                start = CPU if tensor.value_index in outputs else placed[tensor.op]
+                edges.append(_Edge(tensor.op, target, tensor, start, end))
         for source in target.control_inputs:
             if source in present:
-                memories = (placed[source], placed[target])
-                edges.append(_Edge(source, target, None, memories))
+                edges.append(_Edge(source, target, None, placed[source], placed[target]))
     return edges
 
 
-def _memory_of(
-    tensor: Tensor, placed: Mapping[Operation, str], found: Mapping[Operation, Kernel | None]
-) -> str:
-    kernel = found[tensor.op] or _HOST_KERNEL
-    return CPU if tensor.value_index in kernel.host_outputs else placed[tensor.op]
-
-
-def _levels(
-    executed: Sequence[Operation], edges: Iterable[_Edge], counts: Callable[[_Edge], bool]
-) -> dict[Operation, int]:
-    """Returns the largest number of edges that count on a path to each operation."""
-    incoming: dict[Operation, list[_Edge]] = {operation: [] for operation in executed}
-    for edge in edges:
-        if edge.source.type != _BACK:
-            incoming[edge.target].append(edge)
+def _levels(edges: Iterable[_Edge], counts: Callable[[_Edge], bool]) -> dict[Operation, int]:
+    """Returns the largest number of edges that count on a path to each operation, 0 if absent."""
+    costs = [(e.source, e.target, counts(e)) for e in edges if e.source.type != _BACK]
     levels: dict[Operation, int] = {}
-    for operation in _in_order(executed, lambda each: [edge.source for edge in incoming[each]]):
-        levels[operation] = max(
-            (levels[edge.source] + counts(edge) for edge in incoming[operation]), default=0
-        )
+    is_changed = True
+    while is_changed:  # Operations come nearly always before those that need them.
+        is_changed = False
+        for source, target, cost in costs:
+            level = levels.get(source, 0) + cost
+            if level > levels.get(target, 0):
+                levels[target], is_changed = level, True
     return levels
-
-
-def _before_gpus(
-    executed: Sequence[Operation], edges: Iterable[_Edge], placed: Mapping[Operation, str]
-) -> set[Operation]:
-    """Returns the operations on GPUs, and all on which those depend."""
-    sources: dict[Operation, list[Operation]] = {operation: [] for operation in executed}
-    for edge in edges:
-        sources[edge.target].append(edge.source)
-    on_gpus = [operation for operation in executed if placed[operation] != CPU]
-    reached: set[Operation] = set()
-    while on_gpus:
-        operation = on_gpus.pop()
-        if operation not in reached:
-            reached.add(operation)
-            on_gpus.extend(sources[operation])
-    return reached
-
-
-def _in_order(
-    operations: Iterable[Operation], before: Callable[[Operation], Iterable[Operation]]
-) -> list[Operation]:
-    """Sorts operations so that each follows those before it."""
-    done: dict[Operation, None] = {}
-    for first in operations:
-        path = [(first, iter(before(first)))]
-        open_operations = {first}
-        while path and first not in done:
-            operation, rest = path[-1]
-            following = next(
-                (each for each in rest if each not in done and each not in open_operations), None
-            )
-            if following is None:
-                done[operation] = None
-                path.pop()
-            else:
-                open_operations.add(following)
-                path.append((following, iter(before(following))))
-    return list(done)
 
 
 def _crossings(edges: Iterable[_Edge], before_gpus: set[Operation]) -> list[Crossing]:
     """Returns one entry for each tensor and memory that it is sent to."""
     consumers: dict[tuple[str, str, str], list[_Edge]] = {}
     for edge in edges:
-        source, target = edge.memories
-        if source != target:
+        if edge.start != edge.end:
             name = f"^{edge.source.name}" if edge.tensor is None else edge.tensor.name
-            consumers.setdefault((name, source, target), []).append(edge)
+            consumers.setdefault((name, edge.start, edge.end), []).append(edge)
     return [
         Crossing(
             name=name,

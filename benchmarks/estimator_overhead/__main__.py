@@ -41,9 +41,9 @@ def time_both() -> dict[str, Times]:
         runtime: {loop: [] for loop in LOOPS} for runtime in RUNTIMES
     }
     for runtime in RUNTIMES * FLAGS.repeats:
-        program = [FLAGS.python, "-m", "benchmarks.estimator_overhead"]
-        options = [f"--runtime={runtime}", f"--steps={FLAGS.steps}"]
-        child = harness.read_json([*program, *options], f"time {runtime}")
+        options = f"--runtime={runtime}", f"--steps={FLAGS.steps}"
+        command = harness.command("estimator_overhead", *options, python=FLAGS.python)
+        child = harness.read_json(command, f"time {runtime}")
         for loop, times in child.items():
             found[runtime][loop].extend(times)
     return dict(found)
@@ -78,18 +78,7 @@ def main(_: Sequence[str]) -> None:
         return
     found = time_both()
     print("\n".join(table(found)))
-    if FLAGS.json is not None:
-        harness.write_record(FLAGS.json, found)
-    if FLAGS.picture is not None:
-        groups = {
-            loop: {
-                runtime: [_decile(found[runtime][loop], number) for number in (1, 5, 9)]
-                for runtime in RUNTIMES
-            }
-            for loop in LOOPS
-        }
-        title = "A step of a tiny model; whiskers: deciles"
-        harness.draw_bars(FLAGS.picture, groups, title, "microseconds")
+    harness.save(found)
 
 
 def define_flags() -> None:
@@ -97,11 +86,10 @@ def define_flags() -> None:
     flags.DEFINE_string("python", sys.executable, "Python of TensorFlow 2.15.")
     flags.DEFINE_integer("repeats", 3, "Number of processes of each runtime.", lower_bound=1)
     flags.DEFINE_integer("steps", 4000, "Steps of each loop.", lower_bound=500)
-    flags.DEFINE_string("json", None, "File to write the times to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
     flags.DEFINE_enum(
         "runtime", None, RUNTIMES, "Time this runtime in this process and print JSON."
     )
+    harness.define_flags()
 
 
 if __name__ == "__main__":

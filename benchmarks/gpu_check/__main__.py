@@ -8,20 +8,63 @@ run on logical CPU devices, except those that need a GPU.
 """
 
 import dataclasses
+import importlib
 import json
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.gpu_check import report, run_part
-from benchmarks.gpu_check.devices import Devices, Gpu, choose_devices, find_gpus
-from benchmarks.gpu_check.outcome import Outcome, Verdict, failed, from_json, skipped
-from benchmarks.gpu_check.parts import PARTS
+from benchmarks.gpu_check import outcome
+from benchmarks.gpu_check.machine import Devices, Gpu, choose_devices, find_gpus, set_up
+from benchmarks.gpu_check.outcome import FAILED, SKIPPED, Outcome, Table
+
+TENSOR_FLOAT_32_CAPABILITY = (8, 0)
+"""Lowest compute capability with TensorFloat-32."""
 
 FLAGS = flags.FLAGS
+
+
+class Part(NamedTuple):
+    """A part of the check.
+
+    Attributes:
+      function: Module of this package and its function from `Devices` to `Outcome`.
+      seconds: Time limit.
+      capability: Lowest compute capability of a GPU that can run the part, or None if the part
+        needs no GPU.
+    """
+
+    function: str
+    seconds: float
+    capability: tuple[int, ...] | None = None
+
+    def reason_to_skip(self, gpus: Sequence[Gpu]) -> str:
+        """Returns why the GPUs cannot run the part, or ""."""
+        if self.capability is None:
+            return ""
+        if not gpus:
+            return "no GPU"
+        if gpus[0].compute_capability >= self.capability:
+            return ""
+        found, needed = (
+            ".".join(map(str, each)) for each in (gpus[0].compute_capability, self.capability)
+        )
+        return f"{gpus[0].name} has compute capability {found or 'unknown'}, needed is {needed}"
+
+
+PARTS: Mapping[str, Part] = {
+    "tests": Part("gpu_tests.run", 90, ()),
+    "towers": Part("numbers.compare_towers", 100),
+    "towers_tf32": Part("numbers.compare_tensor_float_32", 100, TENSOR_FLOAT_32_CAPABILITY),
+    "inverses": Part("inverses.invert", 70),
+    "mixed_precision": Part("numbers.compare_precisions", 70),
+    "steps": Part("step_times.compare", 90),
+}
+"""Parts by name, in the order in which they run. Their limits add up to less than ten minutes."""
 
 
 def check(
@@ -36,9 +79,10 @@ def check(
     for name in names:
         started = time.monotonic()
         reason = PARTS[name].reason_to_skip(gpus)
-        found = skipped(reason) if reason else _run(name, devices, folder, slowdown)
-        outcomes[name] = dataclasses.replace(found, seconds=time.monotonic() - started)
-        print(report.line(name, outcomes[name]), flush=True)
+        found = Outcome(SKIPPED, reason) if reason else _run(name, devices, folder, slowdown)
+        found = dataclasses.replace(found, seconds=time.monotonic() - started)
+        outcomes[name] = found
+        print(f"{name:<16}{found.verdict:<8}{found.seconds:>5.0f} s  {found.summary}", flush=True)
     return outcomes
 
 
@@ -46,25 +90,68 @@ def _run(name: str, devices: Devices, folder: pathlib.Path, slowdown: float) -> 
     """Runs a part in another process and returns its outcome."""
     file = folder / f"{name}.json"
     file.unlink(missing_ok=True)
-    command = run_part.command(name, devices, file)
+    given = json.dumps(dataclasses.astuple(devices))
+    command = harness.command(
+        "gpu_check", f"--part={name}", f"--here={given}", f"--folder={folder}"
+    )
     limit = slowdown * PARTS[name].seconds
     trouble = harness.run_in_time(command, folder / f"{name}.log", limit)
     if trouble:
-        return failed(trouble)
-    return from_json(json.loads(file.read_text(encoding="utf-8")))
+        return Outcome(FAILED, trouble)
+    return outcome.from_json(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _run_here(name: str, devices: Devices, folder: pathlib.Path) -> None:
+    """Runs a part in this process and writes its outcome to its file."""
+    module, _, function = PARTS[name].function.partition(".")
+    if name != "tests":
+        set_up(devices)
+    found: Outcome = getattr(importlib.import_module(f"benchmarks.gpu_check.{module}"), function)(
+        devices
+    )
+    text = json.dumps(dataclasses.asdict(found))
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def report(gpus: Sequence[Gpu], devices: Devices, outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+    """Yields the lines of report.md."""
+    yield from ("# GPU check", "", f"{devices}.", "")
+    rows = [
+        [gpu.name, ".".join(map(str, gpu.compute_capability)) or "–", f"{gpu.memory / 2**30:.1f}"]
+        for gpu in gpus
+    ]
+    if rows:
+        yield from Table("", ("GPU", "compute capability", "memory, GiB"), rows).lines()
+    else:
+        yield "No GPU: this run shows only that the check works. It says nothing about GPUs."
+    parts = [[n, each.verdict, round(each.seconds), each.summary] for n, each in outcomes.items()]
+    yield from ("", *Table("", ("part", "verdict", "seconds", "summary"), parts).lines())
+    for name, each in outcomes.items():
+        yield from each.lines(name)
 
 
 def main(_: Sequence[str]) -> int:
-    """Runs the chosen parts and returns the exit code."""
+    """Runs the chosen parts and returns the exit code. With --here, runs one in this process."""
     folder = pathlib.Path(FLAGS.folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if FLAGS.here:
+        names, part_megabytes = json.loads(FLAGS.here)
+        _run_here(FLAGS.part[0], Devices(tuple(names), part_megabytes), folder)
+        return 0
     gpus = find_gpus()
     devices = choose_devices(gpus)
     print(", ".join(gpu.name for gpu in gpus) or "no GPU", devices, sep=": ", flush=True)
     outcomes = check(FLAGS.part, gpus, devices, folder, FLAGS.slowdown)
-    report.write(folder, gpus, devices, outcomes)
+    measured = {
+        "gpus": [dataclasses.asdict(gpu) for gpu in gpus],
+        "devices": dataclasses.asdict(devices),
+        "parts": {name: dataclasses.asdict(each) for name, each in outcomes.items()},
+    }
+    harness.write_record(str(folder / "report.json"), measured)
+    text = "\n".join(report(gpus, devices, outcomes))
+    (folder / "report.md").write_text(text + "\n", encoding="utf-8")
     print(f"the report is {folder / 'report.md'}")
-    return int(any(outcome.verdict is Verdict.FAILED for outcome in outcomes.values()))
+    return int(any(each.verdict == FAILED for each in outcomes.values()))
 
 
 def define_flags() -> None:
@@ -74,6 +161,7 @@ def define_flags() -> None:
     flags.DEFINE_float(
         "slowdown", 1.0, "Factor of the time limits, for a busy machine.", lower_bound=1.0
     )
+    flags.DEFINE_string("here", "", "Devices as JSON: run the part in this process.")
 
 
 if __name__ == "__main__":

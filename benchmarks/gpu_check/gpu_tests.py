@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 from benchmarks import harness
-from benchmarks.gpu_check.devices import Devices
-from benchmarks.gpu_check.outcome import Outcome, Table, failed, judge
+from benchmarks.gpu_check.machine import Devices
+from benchmarks.gpu_check.outcome import Outcome, Table, judge
 
 MARK = "mark.gpu"
 
@@ -23,15 +23,10 @@ def run(devices: Devices) -> Outcome:
         command, cwd=harness.ROOT, capture_output=True, text=True, check=False
     )
     print(done.stdout, done.stderr, file=sys.stderr)
-    return read_outcome(done.returncode, done.stdout)
-
-
-def read_outcome(code: int, output: str) -> Outcome:
-    """Returns the outcome of pytest, from its exit code and its output."""
-    lines = output.strip().splitlines()
+    lines = done.stdout.strip().splitlines()
     counts = {kind: int(count) for count, kind in _COUNT.findall(lines[-1] if lines else "")}
     if not counts:
-        return failed(f"pytest ended with exit code {code} and no count of tests")
+        return judge(False, f"pytest ended with code {done.returncode} and no count of tests")
     table = Table("Tests", tuple(counts), [tuple(counts.values())])
-    is_ok = code == 0 and counts.get("passed", 0) > 0 and not counts.get("skipped")
+    is_ok = done.returncode == 0 and counts.get("passed", 0) > 0 and not counts.get("skipped")
     return judge(is_ok, ", ".join(f"{count} {kind}" for kind, count in counts.items()), table)

@@ -7,13 +7,13 @@ for them the result must be finite.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.gpu_check.devices import Devices
+from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from kfac.config import INVERSE_METHODS, CurvatureConfig
 from kfac.fisher_factors.kept_functions import KeptFunctions
@@ -38,31 +38,14 @@ Some three times the largest one on a CPU, 14.3, which is that of "newton_schulz
 EPSILON = float(np.finfo(np.float32).eps)
 
 
-class Residual(NamedTuple):
-    """Residual of an inverse.
+class Inversion:
+    """A function of M + d·I on a device, in a variable, as K-FAC's factors keep it.
 
     Attributes:
-      method: Way to invert.
-      size: Rows.
-      damping: d.
-      residual: Largest entry of |(M + d·I) X − I|.
-      retries: 1 if the first attempt failed, and Cholesky in float64 had to take over.
+      failures: First attempts that failed so far, after which Cholesky in float64 took over.
     """
 
-    method: str
-    size: int
-    damping: float
-    residual: float
-    retries: int
-
-    @property
-    def relative(self) -> float:
-        """Residual in multiples of ε/d."""
-        return self.residual * self.damping / EPSILON
-
-
-class Inversion:
-    """A function of M + d·I on a device, in a variable, as K-FAC's factors keep it."""
+    failures = 0
 
     def __init__(self, method: str, size: int, device: str) -> None:
         self.matrix = v1.placeholder(tf.float32, [size, size])
@@ -77,11 +60,20 @@ class Inversion:
             self.inverse = functions.read(INVERSE, damping)
             self.rare_paths = functions.slots[0].read_rare_paths()
 
-    def run(self, session: Any, matrix: np.ndarray, damping: float) -> tuple[np.ndarray, int]:
-        """Returns the inverse, and the number of first attempts that failed so far."""
+    def run(self, session: Any, matrix: np.ndarray, damping: float) -> np.ndarray:
+        """Returns the inverse, and counts first attempts that failed."""
         session.run(self.update, {self.matrix: matrix, self.damping: damping})
         inverse, rare_paths = session.run([self.inverse, self.rare_paths])
-        return inverse, int(rare_paths[0])
+        self.failures = int(rare_paths[0])
+        return inverse
+
+
+class Residual(NamedTuple):
+    """Residual of an inverse, in multiples of ε/d, of its rows; and if a first attempt failed."""
+
+    size: float
+    rows: int
+    is_retried: bool
 
 
 def invert(
@@ -94,53 +86,66 @@ def invert(
     Only the inverses without TensorFloat-32 have a limit. With it, an inverse may be as coarse as
     the products that it is made of, so the report shows it and does not judge it.
     """
+    ways = (False, True) if devices.are_gpus else (False,)
+    found: dict[tuple[str, float, bool], list[Residual]] = {}
+    not_finite: list[str] = []
     with tf.Graph().as_default(), v1.Session() as session:
         inversions = {
             (method, size): Inversion(method, size, devices.names[0])
             for method, size in itertools.product(methods, sizes)
         }
         session.run(v1.global_variables_initializer())
-        found = {}
-        for tensor_float_32 in (False, True) if devices.are_gpus else (False,):
-            tf.config.experimental.enable_tensor_float_32_execution(tensor_float_32)
-            found[tensor_float_32] = _residuals(session, inversions)
-        not_finite = _not_finite(session, inversions)
-    worst = max(found[False], key=lambda each: each.relative)
-    is_ok = not not_finite and all(each.relative <= LIMIT for each in found[False])
+        for way in ways:
+            tf.config.experimental.enable_tensor_float_32_execution(way)
+            for (method, size), inversion in inversions.items():
+                for damping in DAMPINGS:
+                    residual = _residual(session, inversion, size, damping)
+                    found.setdefault((method, damping, way), []).append(residual)
+        for (method, size), inversion in inversions.items():
+            not_finite += [f"{method} of {each}" for each in _not_finite(session, inversion, size)]
+    worst, (method, damping) = max(
+        (max(residuals), (method, damping))
+        for (method, damping, way), residuals in found.items()
+        if not way
+    )
     summary = (
-        f"largest residual {worst.relative:.1f} ε/d ({worst.method}, {worst.size} rows, "
-        f"d = {worst.damping:g}), limit {LIMIT:g} ε/d"
+        f"largest residual {worst.size:.1f} ε/d ({method}, {worst.rows} rows, d = {damping:g}), "
+        f"limit {LIMIT:g} ε/d"
     )
     if not_finite:
         summary += f"; not finite: {', '.join(not_finite)}"
-    return judge(is_ok, summary, *(_table(found, methods, damping) for damping in DAMPINGS))
+    every = [each for key, residuals in found.items() if not key[2] for each in residuals]
+    is_ok = not not_finite and all(each.size <= LIMIT for each in every)
+    heads = ("largest residual, ε/d", "its rows", "retried")
+    columns = ["method", "d", *heads, *(f"{h}, TensorFloat-32" for h in heads if ways[1:])]
+    rows = [
+        [method, damping, *(c for way in ways for c in _cells(found[method, damping, way]))]
+        for method, damping in itertools.product(methods, DAMPINGS)
+    ]
+    return judge(is_ok, summary, Table("Inverses with damping d", columns, rows))
 
 
-def _residuals(session: Any, inversions: Mapping[tuple[str, int], Inversion]) -> list[Residual]:
-    residuals = []
-    for (method, size), inversion in inversions.items():
-        matrix = second_moment(size)
-        failures = 0
-        for damping in DAMPINGS:
-            before = failures
-            inverse, failures = inversion.run(session, matrix, damping)
-            damped = matrix.astype(np.float64) + np.float32(damping) * np.eye(size)
-            residual = float(np.abs(damped @ inverse - np.eye(size)).max())
-            residuals.append(Residual(method, size, damping, residual, failures - before))
-    return residuals
+def _cells(residuals: Sequence[Residual]) -> tuple[float, int, int]:
+    worst = max(residuals)
+    return worst.size, worst.rows, sum(each.is_retried for each in residuals)
 
 
-def _not_finite(session: Any, inversions: Mapping[tuple[str, int], Inversion]) -> list[str]:
-    """Returns the matrices without an inverse for which a result is not finite."""
-    wrong = []
-    for (method, size), inversion in inversions.items():
-        indefinite = second_moment(size) - 0.5 * np.eye(size, dtype=np.float32)
-        bad = {"indefinite": indefinite, "NaN": np.full([size, size], np.nan, np.float32)}
-        for kind, matrix in bad.items():
-            inverse, _ = inversion.run(session, matrix, DAMPINGS[0])
-            if not np.isfinite(inverse).all():
-                wrong.append(f"{method} of an {kind} matrix with {size} rows")
-    return wrong
+def _residual(session: Any, inversion: Inversion, size: int, damping: float) -> Residual:
+    matrix = second_moment(size)
+    failures = inversion.failures
+    inverse = inversion.run(session, matrix, damping)
+    damped = matrix.astype(np.float64) + np.float32(damping) * np.eye(size)
+    residual = float(np.abs(damped @ inverse - np.eye(size)).max())
+    return Residual(residual * damping / EPSILON, size, inversion.failures > failures)
+
+
+def _not_finite(session: Any, inversion: Inversion, size: int) -> Iterator[str]:
+    """Yields the matrices without an inverse for which the result is not finite."""
+    indefinite = second_moment(size) - 0.5 * np.eye(size, dtype=np.float32)
+    bad = {"an indefinite": indefinite, "a NaN": np.full([size, size], np.nan, np.float32)}
+    for kind, matrix in bad.items():
+        if not np.isfinite(inversion.run(session, matrix, DAMPINGS[0])).all():
+            yield f"{kind} matrix with {size} rows"
 
 
 def second_moment(size: int) -> np.ndarray:
@@ -148,24 +153,3 @@ def second_moment(size: int) -> np.ndarray:
     basis = np.linalg.qr(np.random.default_rng(size).normal(size=[size, size]))[0]
     matrix = (basis * np.logspace(0, -8, size)) @ basis.T
     return (0.5 * (matrix + matrix.T)).astype(np.float32)
-
-
-def _table(
-    found: Mapping[bool, Sequence[Residual]], methods: Sequence[str], damping: float
-) -> Table:
-    rows: list[list[str | int | float]] = []
-    for method in methods:
-        chosen = [
-            [each for each in residuals if (each.method, each.damping) == (method, damping)]
-            for residuals in found.values()
-        ]
-        row: list[str | int | float] = [method]
-        for residuals in chosen:
-            worst = max(residuals, key=lambda each: each.relative)
-            row += [worst.relative, worst.size, sum(each.retries for each in residuals)]
-        rows.append(row)
-    heads = ("largest residual, ε/d", "its rows", "retried")
-    columns = ["method", *heads]
-    if True in found:
-        columns += [f"{head}, TensorFloat-32" for head in heads]
-    return Table(f"Inverses with damping d = {damping:g}", columns, rows)

@@ -6,8 +6,6 @@ reaches the lowest loss first, or comes closest, counts.
     python -m benchmarks.keras_fit --data_dir=DIR     # MNIST's four IDX files, plain or .gz
 """
 
-import json
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,7 +27,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("steps", 600, "steps of each run", lower_bound=1)
     flags.DEFINE_integer("every", 30, "steps between two measurements of the loss", lower_bound=1)
     flags.DEFINE_list("losses", ["0.1", "0.03", "0.01"], "losses to reach, in nats, falling")
-    flags.DEFINE_string("json", None, "file for the curves")
+    harness.define_flags()
 
 
 def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
@@ -64,9 +62,8 @@ def table(curves: Mapping[str, Mapping[float, "Curve"]], losses: Sequence[float]
     return rows
 
 
-def main(argv: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     """Runs the benchmark and prints its table."""
-    del argv
     from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
     from examples import mnist  # noqa: PLC0415
 
@@ -82,9 +79,7 @@ def main(argv: Sequence[str]) -> None:
             print(f"{name} {rate:g}: loss {curve.losses[-1]:.4f}", flush=True)
     losses = [float(loss) for loss in FLAGS.losses]
     print("\n".join(table(curves, losses)))
-    if FLAGS.json:
-        record = {n: {str(r): c._asdict() for r, c in of.items()} for n, of in curves.items()}
-        pathlib.Path(FLAGS.json).write_text(json.dumps(record), encoding="utf-8")
+    harness.save({n: {str(r): c._asdict() for r, c in of.items()} for n, of in curves.items()})
 
 
 if __name__ == "__main__":

@@ -1,61 +1,18 @@
-"""Floating-point operations of a training step: by the textbook, and as executed.
+"""Floating-point operations of a training step, read from its trace.
 
-`textbook_operations` computes them from the sizes of the layers. `executed_operations` reads them
-from the trace of a step: it counts the multiplications and additions of matrix products and
-convolutions, whatever kernel computes them, from the shapes of inputs and outputs. Elementwise ops
-are negligible beside these. Decompositions are not counted, because their number of operations is
-not in the trace.
+These are the multiplications and additions of matrix products and convolutions, whatever kernel
+computes them, from the shapes of inputs and outputs. Elementwise ops are negligible beside these.
+Decompositions are not counted, because their number of operations is not in the trace.
 """
 
 import collections
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 Shapes = Mapping[tuple[str, int], Sequence[int]]
 """Shape by node name and output number."""
-
-
-class LayerSize(NamedTuple):
-    """Sizes that determine the cost of a layer.
-
-    Attributes:
-      inputs: Rows of A, including the bias.
-      outputs: Rows of G.
-      locations: Number of times the layer is applied to an example.
-      is_first: True if no gradient flows back through the layer.
-    """
-
-    inputs: int
-    outputs: int
-    locations: int = 1
-    is_first: bool = False
-
-
-def textbook_operations(
-    sizes: Sequence[LayerSize], batch_size: int, invert_every: int
-) -> dict[str, float]:
-    """Counts the multiplications and additions of a K-FAC step, by purpose.
-
-    Assumes full products for symmetric matrices, n³ operations per inverse, a separate backward
-    pass for sampled targets, and multiplication of every gradient by both inverses.
-    """
-    counts: dict[str, float] = collections.defaultdict(float)
-    for m, n, locations, is_first in sizes:
-        rows = batch_size * locations
-        counts["forward"] += 2 * rows * m * n
-        counts["backward"] += 2 * rows * m * n * (1 if is_first else 2)
-        counts["second backward"] += 0 if is_first else 2 * rows * m * n
-        counts["covariances"] += 2 * rows * (m * m + n * n)
-        counts["preconditioning"] += 2 * m * n * (m + n)
-        counts["inverses"] += (m**3 + n**3) / invert_every
-    return dict(counts)
-
-
-def momentum_operations(counts: dict[str, float]) -> float:
-    """Returns the part of `textbook_operations` that momentum SGD needs: forward and backward."""
-    return counts["forward"] + counts["backward"]
 
 
 def executed_operations(metadata: Any) -> float:

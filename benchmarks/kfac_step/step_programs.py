@@ -1,15 +1,14 @@
 """Training programs for the step benchmark: a model and an optimizer in a session of their own."""
 
 import collections
-import itertools
 from typing import Any
 
 import tensorflow as tf
 
 import kfac
-from benchmarks import harness
 from benchmarks.kfac_step import registered_models
-from benchmarks.kfac_step.operation_counts import LayerSize, executed_operations
+from benchmarks.kfac_step.operation_counts import executed_operations
+from benchmarks.session_programs import SessionProgram, traced
 
 v1 = tf.compat.v1
 
@@ -18,7 +17,7 @@ ENCODER = (784, 1000, 500, 250, 30)
 """Units of the encoder. The decoder mirrors them."""
 
 
-class Program:
+class Program(SessionProgram):
     """A model and an optimizer in their own graph and session."""
 
     def __init__(
@@ -30,33 +29,27 @@ class Program:
         device: str = "",
     ) -> None:
         """Builds the graph of a model for "momentum" or "kfac", and initializes the variables."""
-        graph = tf.Graph()
-        with graph.as_default(), v1.device(device):
-            v1.set_random_seed(1)
-            build = {"convnet": build_convnet, "autoencoder": build_autoencoder}[model]
-            loss, layers = build(_random_images(batch_size))
-            self._train = _make_optimizer(optimizer, layers, momentum_type).minimize(loss)
-            self._initializer = v1.global_variables_initializer()
-        self._session = v1.Session(graph=graph)
-        self._session.run(self._initializer)
 
-    def run(self, steps: int) -> float:
-        """Runs some steps and returns the mean seconds per step."""
-        return harness.mean_seconds(lambda: self._session.run(self._train), steps)
+        def build() -> Any:
+            loss, layers = BUILDERS[model](_random_images(batch_size))
+            chosen = _make_optimizer(optimizer, layers, momentum_type)
+            return chosen.minimize(loss, v1.train.get_global_step())
+
+        super().__init__(build, device)
 
     def executed_operations(self) -> float:
         """Returns the mean operations per step over one interval between inverses.
 
         Counts them in a copy of the program that starts anew.
         """
-        with inlined_session(self._session.graph) as session:
-            session.run(self._initializer.name)
-            steps = [traced(session, self._train.name) for _ in range(INVERT_EVERY)]
+        with inlined_session(self.graph) as session:
+            session.run(self.initializer.name)
+            steps = [traced(session, self.train.name) for _ in range(INVERT_EVERY)]
         return sum(map(executed_operations, steps)) / len(steps)
 
     def profile(self) -> dict[str, float]:
         """Runs a step and returns milliseconds by op type, summed over threads."""
-        metadata = traced(self._session, self._train)
+        metadata = traced(self.session, self.train)
         spent: collections.Counter[str] = collections.Counter()
         for device in metadata.step_stats.dev_stats:
             for node in device.node_stats:
@@ -77,14 +70,6 @@ def inlined_session(graph: tf.Graph) -> v1.Session:
     with tf.Graph().as_default() as copy:
         tf.import_graph_def(definition, name="")
     return v1.Session(graph=copy, config=v1.ConfigProto())
-
-
-def traced(session: v1.Session, fetches: Any, feeds: Any = None) -> Any:
-    """Runs a step and returns its trace, for `executed_operations` and for times by op."""
-    metadata = v1.RunMetadata()
-    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
-    session.run(fetches, feeds, options=options, run_metadata=metadata)
-    return metadata
 
 
 def _random_images(batch_size: int) -> Any:
@@ -109,6 +94,10 @@ def build_autoencoder(images: Any) -> tuple[Any, kfac.LayerCollection]:
     return loss, layers
 
 
+BUILDERS = {"convnet": build_convnet, "autoencoder": build_autoencoder}
+"""Functions by model, from images to the loss and the registered layers."""
+
+
 def _make_optimizer(name: str, layers: kfac.LayerCollection, momentum_type: str) -> Any:
     if name == "momentum":
         return v1.train.MomentumOptimizer(1e-3, 0.9)
@@ -119,18 +108,3 @@ def _make_optimizer(name: str, layers: kfac.LayerCollection, momentum_type: str)
         layer_collection=layers,
         momentum_type=momentum_type,
     )
-
-
-def layer_sizes(model: str) -> list[LayerSize]:
-    """Returns the sizes of a model's layers."""
-    if model == "convnet":
-        return [
-            LayerSize(5 * 5 * 1 + 1, 16, 28 * 28, is_first=True),
-            LayerSize(5 * 5 * 16 + 1, 16, 14 * 14),
-            LayerSize(7 * 7 * 16 + 1, 10),
-        ]
-    units = registered_models.autoencoder_units(ENCODER)
-    return [
-        LayerSize(inputs + 1, outputs, is_first=index == 0)
-        for index, (inputs, outputs) in enumerate(itertools.pairwise(units))
-    ]

@@ -9,7 +9,6 @@ slows both. Memory is that of a process of its own for each optimizer, beyond th
 
 import json
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,13 +72,14 @@ def step_seconds(network: str) -> dict[str, list[float]]:
 
 def peak_here(network: str, optimizer: str) -> dict[str, int]:
     """Trains in this process; returns its peak bytes with and without the training."""
-    harness.run_constant()
-    alone = harness.peak_bytes()
-    from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
 
-    program = step_times.Program(network, optimizer, FLAGS.batch_size, FLAGS.curvature_share)
-    program.seconds(BLOCK + 1)
-    return {"alone": alone, "peak": harness.peak_bytes()}
+    def train() -> None:
+        from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
+
+        program = step_times.Program(network, optimizer, FLAGS.batch_size, FLAGS.curvature_share)
+        program.seconds(BLOCK + 1)
+
+    return harness.peaks_of(train)
 
 
 def peaks_elsewhere(network: str) -> dict[str, int]:
@@ -95,7 +95,7 @@ def peaks_elsewhere(network: str) -> dict[str, int]:
             f"--batch_size={FLAGS.batch_size}",
             f"--curvature_share={FLAGS.curvature_share}",
         ]
-        command = [sys.executable, "-m", "benchmarks.resnet_kfac", *options]
+        command = harness.command("resnet_kfac", *options)
         found = harness.read_json(command, f"find the peak of {optimizer} on {network}")
         peaks[optimizer] = found["peak"] - found["alone"]
     return peaks
@@ -129,31 +129,15 @@ def _block_means(seconds: Sequence[float]) -> list[float]:
     return [statistics.mean(block) for block in blocks]
 
 
-def main(argv: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     """Measures the chosen networks, then prints, saves and draws the results."""
-    del argv
     if FLAGS.here:
         print(json.dumps(peak_here(FLAGS.network[0], FLAGS.here)))
         return
     peaks = {name: peaks_elsewhere(name) if FLAGS.memory else {} for name in FLAGS.network}
     measurements = {name: Measurement(step_seconds(name), peaks[name]) for name in FLAGS.network}
     print("\n".join(lines(measurements)))
-    if FLAGS.json:
-        records = {network: found._asdict() for network, found in measurements.items()}
-        harness.write_record(FLAGS.json, records)
-    if FLAGS.picture:
-        groups = {
-            network: {
-                "step": found.ratios,
-                **(
-                    {"memory": [found.peaks["K-FAC"] / found.peaks["momentum"]]}
-                    if found.peaks
-                    else {}
-                ),
-            }
-            for network, found in measurements.items()
-        }
-        harness.draw_bars(FLAGS.picture, groups, "K-FAC / momentum SGD", "ratio")
+    harness.save({network: found._asdict() for network, found in measurements.items()})
 
 
 def define_flags() -> None:
@@ -167,9 +151,8 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("steps", 100, "Timed steps of each optimizer, a multiple of 10.", 10)
     flags.DEFINE_bool("memory", True, "Also measure memory, in processes of their own.")
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
     flags.DEFINE_enum("here", None, OPTIMIZERS, "Print the peak of one optimizer as JSON.")
+    harness.define_flags()
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
 """Training programs of the benchmark: a residual network and an optimizer in their own session."""
 
-import functools
 import math
 from typing import Any
 
 import tensorflow as tf
 
 import kfac
-from benchmarks import harness
+from benchmarks import rivals
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, random_images
-from benchmarks.rivals.resnets import mean_loss
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, Network, mean_loss, random_images
+from benchmarks.session_programs import SessionProgram
 
 v1 = tf.compat.v1
 
 
-class Program:
+class Program(SessionProgram):
     """A network and an optimizer in their own graph and session."""
 
     def __init__(
@@ -26,27 +25,22 @@ class Program:
         A batch size of 0 means the usual one. `curvature_share` is the share of the examples that
         K-FAC's averages are made of.
         """
-        graph = tf.Graph()
-        with graph.as_default():
-            v1.set_random_seed(1)
-            chosen = NETWORKS[network]
+        chosen = NETWORKS[network]
+
+        def build() -> Any:
             images = random_images(chosen, batch_size or chosen.batch_size)
             if optimizer == "momentum":
                 loss = mean_loss(chosen.logits(images))
-                self._train = v1.train.MomentumOptimizer(1e-3, 0.9).minimize(loss)
-            else:
-                layers = kfac.LayerCollection()
-                logits = registered_logits(chosen, images, layers, curvature_share)
-                optimizer = make_kfac(layers, spread_inverses=True)
-                self._train = optimizer.minimize(mean_loss(logits))
-            initializer = v1.global_variables_initializer()
-        self._session = v1.Session(graph=graph)
-        self._session.run(initializer)
+                return v1.train.MomentumOptimizer(1e-3, 0.9).minimize(loss)
+            layers = kfac.LayerCollection()
+            logits = registered_logits(chosen, images, layers, curvature_share)
+            return make_kfac(layers, spread_inverses=True).minimize(mean_loss(logits))
+
+        super().__init__(build)
 
     def seconds(self, steps: int) -> list[float]:
         """Runs some steps and returns the seconds of each."""
-        step = functools.partial(self._session.run, self._train)
-        return [harness.mean_seconds(step, 1) for _ in range(steps)]
+        return [self.run(1) for _ in range(steps)]
 
 
 def registered_logits(
@@ -71,7 +65,11 @@ def register(layers: kfac.LayerCollection, logits: Any) -> None:
     # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
     layers.set_default_scale_and_shift_approximation("diagonal")
     layers.register_categorical_predictive_distribution(logits, name="classes")
-    layers.auto_register_layers()
+    if rivals.is_here():
+        layers.set_default_generic_approximation("diagonal")  # For batch norms' scale and shift.
+        layers.auto_register_layers(batch_size=int(logits.shape[0]))
+    else:
+        layers.auto_register_layers()
 
 
 def make_kfac(layers: kfac.LayerCollection, **settings: bool) -> Any:

@@ -11,15 +11,13 @@ import compileall
 import itertools
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from absl import flags
 
-from benchmarks import harness
+from benchmarks import harness, rivals
 from benchmarks.resnet_kfac import NETWORK_NAMES, OPTIMIZERS
-from benchmarks.rivals import environments
 
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")
@@ -28,7 +26,7 @@ RIVAL_NETWORKS = ("resnet20", "resnet56")
 """Networks that the rival's program builds."""
 
 Record: TypeAlias = Mapping[str, float]
-"""What `benchmarks.rivals.first_step.measure` returns."""
+"""What `start_programs.measure` returns."""
 
 FLAGS = flags.FLAGS
 
@@ -67,7 +65,6 @@ def measure_here(case: Case) -> Record:
     devices = harness.divide_cpu(case.towers)
     import tensorflow as tf  # noqa: PLC0415
 
-    from benchmarks.rivals import first_step  # noqa: PLC0415
     from benchmarks.start import start_programs  # noqa: PLC0415
 
     if case.control_flow == "v1":
@@ -77,27 +74,20 @@ def measure_here(case: Case) -> Record:
     curvature = start_programs.Curvature(
         FLAGS.spread_inverses, FLAGS.spread_first_inverses, FLAGS.curvature_share
     )
-    return first_step.measure(
+    return start_programs.measure(
         lambda: start_programs.build(case.network, case.optimizer, devices, curvature)
     )
 
 
 def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
     """Measures a case in a process of its own."""
+    names = ("spread_inverses", "spread_first_inverses", "curvature_share")
+    options = [f"--{name}={value}" for name, value in case._asdict().items() if name != "maker"]
+    options += [f"--{name}={FLAGS[name].value}" for name in names if case.maker == OURS]
     if case.maker == OURS:
-        options = [
-            f"--network={case.network}",
-            f"--control_flow={case.control_flow}",
-            f"--optimizer={case.optimizer}",
-            f"--towers={case.towers}",
-            f"--spread_inverses={FLAGS.spread_inverses}",
-            f"--spread_first_inverses={FLAGS.spread_first_inverses}",
-            f"--curvature_share={FLAGS.curvature_share}",
-        ]
-        command = [sys.executable, "-m", "benchmarks.start", "--here", *options]
+        command = harness.command("start", "--here", *options)
     else:
-        arguments = (case.network, case.optimizer, case.control_flow)
-        command = environments.command(case.maker, pythons[case.maker], "starts", *arguments)
+        command = rivals.command(pythons[case.maker], "start", "--here", *options)
     found: Record = harness.read_json(command, f"start {case.label}")
     return found
 
@@ -146,31 +136,21 @@ def _ratio(
     return harness.spread(harness.ratios(cost(found[case]), cost(found[rivals[0]])), 2)
 
 
-def main(argv: Sequence[str]) -> None:
+def main(_: Sequence[str]) -> None:
     """Measures one case in this process with --here; else all of them, and saves the results."""
-    del argv
     if FLAGS.here:
         case = Case(FLAGS.network[0], FLAGS.control_flow[0], FLAGS.optimizer[0], FLAGS.towers[0])
         print(json.dumps(measure_here(case)))
         return
     for package in PACKAGES:
         compileall.compile_dir(harness.ROOT / package, quiet=1)
-    pythons = {rival: environments.install(rival, FLAGS.environments) for rival in FLAGS.rival}
+    pythons = {rival: rivals.install(FLAGS.environments) for rival in FLAGS.rival}
     found: dict[Case, list[Record]] = {case: [] for case in cases()}
     for _ in range(FLAGS.repeats):
         for case, records in found.items():
             records.append(measure_elsewhere(case, pythons))
     print("\n".join(lines(found)))
-    if FLAGS.json:
-        measured = [{**case._asdict(), "records": records} for case, records in found.items()]
-        harness.write_record(FLAGS.json, measured)
-    if FLAGS.picture:
-        groups: dict[str, dict[str, list[float]]] = {}
-        for case, records in found.items():
-            bars = groups.setdefault(f"{case.network}, {case.control_flow}", {})
-            name = f"{case.optimizer}, {case.towers}, {case.maker}"
-            bars[name] = seconds(records)
-        harness.draw_bars(FLAGS.picture, groups, "From an empty graph to the first step", "seconds")
+    harness.save([{**case._asdict(), "records": records} for case, records in found.items()])
 
 
 def define_flags() -> None:
@@ -189,10 +169,9 @@ def define_flags() -> None:
         "curvature_share", 1.0, "Share of the examples in K-FAC's averages, above 0.", 0.001, 1.0
     )
     flags.DEFINE_integer("repeats", 3, "Starts of each case.", lower_bound=1)
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
     flags.DEFINE_bool("here", False, "Print the record of one case as JSON.")
-    environments.define_flags("starts")
+    rivals.define_flags([])
+    harness.define_flags()
 
 
 if __name__ == "__main__":

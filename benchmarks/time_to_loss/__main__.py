@@ -4,25 +4,29 @@ Each optimizer has the same seeds and the same number of settings to choose from
 train in one process, in short alternating blocks, so that other load on the machine slows all of
 them. The loss over the training data is computed between the blocks and is not timed.
 
-With --rival, other K-FACs, or matrix optimizers in PyTorch, race against Adam in their own
-framework and environment. If one fails, the others still run. With --data_dir, all train on MNIST.
+With --rival, tensorflow/kfac races against Adam in its own environment. If it fails, ours still
+run. With --data_dir, all train on MNIST.
 
-    python -m benchmarks.time_to_loss --seeds=3 --rival=tensorflow-kfac --rival=pytorch
+    python -m benchmarks.time_to_loss --seeds=3 --rival=tensorflow-kfac
 """
 
+import json
+import pathlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
-from benchmarks import harness
-from benchmarks.rivals import environments
+from benchmarks import harness, rivals
 from benchmarks.time_to_loss import loss_race, race_settings
+from benchmarks.time_to_loss.loss_race import Curve
 from benchmarks.time_to_loss.race_settings import (
     BASELINE,
     GROWING,
     RIVAL_SETTINGS,
     SETTINGS,
     Problem,
+    Settings,
 )
 
 OURS = "ours"
@@ -30,127 +34,105 @@ OURS = "ours"
 FLAGS = flags.FLAGS
 
 
-def race_ours(problem: Problem) -> list[loss_race.Curve]:
-    """Trains with the optimizers of this project and of TensorFlow on a problem."""
-    grid = loss_race.grid(problem, SETTINGS, {BASELINE, *FLAGS.optimizer}, FLAGS.middle)
-    curves = []
-    for seed in range(1, FLAGS.seeds + 1):
-        for settings in grid:
-            runs = loss_race.race(problem, settings, seed, FLAGS.steps)
-            report(runs)
-            curves += runs
-    return curves
+def race_here(
+    problem: Problem, all_settings: Settings, seed: int, weights: str = ""
+) -> Iterator[Curve]:
+    """Yields the runs of all chosen optimizers of this process with a seed.
 
-
-def race_rival(name: str, problem: Problem) -> tuple[list[loss_race.Curve], list[str]]:
-    """Trains with a rival on a problem. Installs the rival first if needed.
-
-    Returns:
-      The training runs, and what went wrong. If the rival itself fails, there are no runs.
+    `weights` names a file with the initial weights.
     """
-    curves, troubles = [], []
-    try:
-        rival = name, environments.install(name, FLAGS.environments)
-        for seed in range(1, FLAGS.rival_seeds + 1):
-            runs, said = loss_race.race_rival(
-                rival,
-                problem,
-                FLAGS.rival_optimizer,
-                seed,
-                FLAGS.steps,
-                FLAGS.seconds,
-                FLAGS.middle,
-            )
-            report(runs)
-            curves += runs
-            troubles += said
-    except harness.ChildError as error:
-        return [], [str(error)]
-    return curves, troubles
+    given = loss_race.read_weights(weights) if weights else []
+    for settings in loss_race.grid(
+        problem, all_settings, {BASELINE, *FLAGS.optimizer}, FLAGS.middle
+    ):
+        yield from loss_race.race(problem, settings, seed, FLAGS.steps, given)
 
 
-def report(curves: Sequence[loss_race.Curve]) -> None:
-    """Prints a line for each run, so that a race of hours shows how far it is."""
-    print("\n".join(map(loss_race.line, curves)), flush=True)
+def race_ours(problem: Problem) -> Iterator[Curve]:
+    """Yields the runs of the optimizers of this project and of TensorFlow on a problem."""
+    for seed in range(1, FLAGS.seeds + 1):
+        yield from race_here(problem, SETTINGS, seed)
 
 
-def race_all(problem: Problem) -> Iterator[tuple[str, list[loss_race.Curve], list[str]]]:
-    """Yields (name, runs, troubles) of our optimizers and of each rival with this problem."""
-    yield OURS, race_ours(problem), []
-    for name in FLAGS.rival:
-        if all(problem.name in settings for settings in RIVAL_SETTINGS[name].values()):
-            yield name, *race_rival(name, problem)
-        else:
-            print(f"{name} does not train on {problem.name} here.")
+def race_rival(problem: Problem) -> Iterator[Curve]:
+    """Yields the runs of tensorflow/kfac and of its Adam. Installs it first if needed.
+
+    Raises:
+      harness.ChildError: It could not be installed, failed, or exceeded the limit.
+    """
+    python = rivals.install(FLAGS.environments)
+    copied = ("data_dir", "weights", "steps", "middle")
+    options = [f"--{name}={FLAGS[name].value}" for name in copied]
+    for seed in range(1, FLAGS.rival_seeds + 1):
+        purpose = f"race {rivals.NAME}, {problem.name}, seed {seed}"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "weights.npz"
+            loss_race.write_weights(path, problem, seed)
+            case = [f"--here={path}", f"--problem={problem.model}", f"--seeds={seed}"]
+            command = rivals.command(python, "time_to_loss", "--optimizer=kfac", *case, *options)
+            yield from (Curve(**run) for run in harness.read_json(command, purpose, FLAGS.seconds))
+
+
+def race_all(problem: Problem) -> dict[str, list[Curve]]:
+    """Returns the runs of ours and of the rival, and prints a line for each as it ends.
+
+    If the rival fails, its error is printed, and it has no runs.
+    """
+    found: dict[str, list[Curve]] = {}
+    racers = {OURS: race_ours, **dict.fromkeys(FLAGS.rival, race_rival)}
+    for name, racer in racers.items():
+        print(name, flush=True)
+        found[name] = []
+        try:
+            for run in racer(problem):
+                print(loss_race.line(run), flush=True)
+                found[name].append(run)
+        except harness.ChildError as error:
+            print(error, flush=True)
+            found[name] = []
+    return found
 
 
 def main(_: Sequence[str]) -> int:
-    """Runs the races, then prints, saves and draws the results. Returns the exit code."""
-    curves: dict[str, list[loss_race.Curve]] = {name: [] for name in (OURS, *FLAGS.rival)}
+    """Runs the races, then prints, saves and draws the results. Returns the exit code.
+
+    With --here, prints the runs of one seed as JSON.
+    """
+    if FLAGS.here:
+        problem = Problem(FLAGS.problem[0], FLAGS.data_dir, FLAGS.weights)
+        runs = race_here(problem, RIVAL_SETTINGS, FLAGS.seeds, FLAGS.here)
+        print(json.dumps([run._asdict() for run in runs]))
+        return 0
+    curves: dict[str, list[Curve]] = {name: [] for name in (OURS, *FLAGS.rival)}
     found: dict[str, dict[str, loss_race.Result]] = {}
-    is_complete = True
     for problem in (Problem(model, FLAGS.data_dir, FLAGS.weights) for model in FLAGS.problem):
-        for name, runs, troubles in race_all(problem):
-            print("\n".join([name, *troubles]), flush=True)
-            curves[name].extend(runs)
-            is_complete = is_complete and not troubles
-            if not runs:
-                continue
-            results = loss_race.results(runs)
-            print("\n".join(loss_race.table(problem.name, results)), flush=True)
-            found.setdefault(problem.name, {}).update(drawn(name, results))
-    for line in (line for name in FLAGS.rival for line in environments.RIVALS[name].missing):
-        print(line)
-    if FLAGS.json:
-        dictionaries = {name: [run._asdict() for run in runs] for name, runs in curves.items()}
-        harness.write_record(FLAGS.json, dictionaries)
+        for name, runs in race_all(problem).items():
+            curves[name] += runs
+            if runs:
+                results = loss_race.results(runs)
+                print("\n".join(loss_race.table(problem.name, results)), flush=True)
+                found.setdefault(problem.name, {}).update(drawn(name, results))
+    harness.save({name: [run._asdict() for run in runs] for name, runs in curves.items()})
     if FLAGS.picture:
         from benchmarks.time_to_loss.loss_curves import draw  # noqa: PLC0415
 
         draw(found, FLAGS.picture)
-    return int(not is_complete)
+    return int(not all(curves.values()))
 
 
 def drawn(name: str, results: Mapping[str, loss_race.Result]) -> dict[str, loss_race.Result]:
-    """Returns the results to draw: all of ours, and a rival's without its Adam and SGD.
-
-    Other K-FACs have the name of the rival.
-    """
-    if name == OURS:
-        return dict(results)
-    yardsticks = race_settings.yardsticks(RIVAL_SETTINGS[name])
-    return {
-        name if optimizer == "kfac" else optimizer: result
-        for optimizer, result in results.items()
-        if optimizer not in yardsticks
-    }
+    """Returns the results to draw: all of ours, and the rival's K-FAC by the name of the rival."""
+    return dict(results) if name == OURS else {name: results["kfac"]}
 
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    environments.define_flags("losses")
-    flags.adopt_module_key_flags(environments)
+    rivals.define_flags([])
+    problems, optimizers = race_settings.MODELS, list(SETTINGS)
+    usual = [name for name in SETTINGS if name != GROWING]
+    flags.DEFINE_multi_enum("problem", list(problems), problems, "Problem; may be repeated.")
     flags.DEFINE_multi_enum(
-        "problem",
-        list(race_settings.MODELS),
-        race_settings.MODELS,
-        "Problem to train on; may be repeated.",
-    )
-    flags.DEFINE_multi_enum(
-        "optimizer",
-        [name for name in SETTINGS if name != GROWING],
-        list(SETTINGS),
-        "Optimizer besides Adam; may be repeated.",
-    )
-    theirs = [
-        name
-        for settings in RIVAL_SETTINGS.values()
-        for name in settings
-        if name not in race_settings.yardsticks(settings)
-    ]
-    theirs = list(dict.fromkeys(theirs))
-    flags.DEFINE_multi_enum(
-        "rival_optimizer", theirs, theirs, "Optimizer of the rivals besides Adam; may be repeated."
+        "optimizer", usual, optimizers, "Optimizer besides Adam; may be repeated."
     )
     flags.DEFINE_string(
         "data_dir", "", "Folder of MNIST's IDX files; empty: scikit-learn's digits."
@@ -162,12 +144,14 @@ def define_flags() -> None:
         "Initial weights of the autoencoder on MNIST.",
     )
     flags.DEFINE_integer("seeds", 3, "Number of seeds.", lower_bound=1)
-    flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rivals.", lower_bound=1)
+    flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rival.", lower_bound=1)
     flags.DEFINE_integer("steps", 2000, "Steps of Adam.", lower_bound=race_settings.BLOCK[BASELINE])
     flags.DEFINE_bool("middle", False, "Race with the middle setting of each optimizer only.")
-    flags.DEFINE_float("seconds", 200, "Time limit of a rival's races with one seed.")
-    flags.DEFINE_string("json", None, "File to write all curves to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")
+    flags.DEFINE_float("seconds", 200, "Time limit of the rival's races with one seed.")
+    flags.DEFINE_string(
+        "here", "", "File of initial weights: race the rival in this process with the seed --seeds."
+    )
+    harness.define_flags(picture=True)
 
 
 if __name__ == "__main__":

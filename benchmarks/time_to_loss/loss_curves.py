@@ -22,11 +22,6 @@ _STYLES: dict[str, dict[str, Any]] = {
     "kfac": {"color": "#0072B2", "linestyle": "-", "label": "K-FAC, adaptive"},
     GROWING: {"color": "#0072B2", "linestyle": (0, (2, 1)), "label": "K-FAC, growing batches"},
     "tensorflow-kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1)), "label": "tensorflow/kfac"},
-    "kfac-jax": {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1)), "label": "kfac-jax"},
-    "muon": {"color": "#56B4E9", "linestyle": "-", "label": "Muon, PyTorch"},
-    "soap": {"color": "#000000", "linestyle": "-", "label": "SOAP, PyTorch"},
-    "shampoo": {"color": "#56B4E9", "linestyle": "--", "label": "Shampoo, PyTorch"},
-    "singd": {"color": "#000000", "linestyle": ":", "label": "SINGD, PyTorch"},
 }
 _PIXELS_PER_INCH = 120
 _LOGARITHMIC_ABOVE = 100  # first loss / target

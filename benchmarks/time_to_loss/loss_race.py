@@ -1,35 +1,21 @@
 """Races of optimizers to a training loss: runs and results.
 
 Each optimizer chooses among the same number of settings. The target is the lowest training loss of
-Adam. Rivals race against Adam in their own framework and environment, from the same initial
-weights, on the same data, with batches sampled in the same way.
+Adam. tensorflow/kfac races against Adam in its own environment, from the same initial weights and
+on the same batches.
 
 Importing this module does not import TensorFlow.
 """
 
-import json
 import math
 import pathlib
 import statistics
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import harness
-from benchmarks.rivals import environments
-from benchmarks.time_to_loss.race_settings import (
-    BASELINE,
-    BLOCK,
-    RIVAL_OPTIONS,
-    RIVAL_SETTINGS,
-    SGD,
-    Problem,
-    Settings,
-    yardsticks,
-)
-from examples import mnist
+from benchmarks.time_to_loss.race_settings import BASELINE, BLOCK, SGD, Problem, Settings
 
 
 class Curve(NamedTuple):
@@ -102,14 +88,21 @@ def grid(
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def race(problem: Problem, settings: Mapping[str, float], seed: int, steps: int) -> list[Curve]:
+def race(
+    problem: Problem,
+    settings: Mapping[str, float],
+    seed: int,
+    steps: int,
+    weights: Sequence[np.ndarray] = (),
+) -> list[Curve]:
     """Trains with each optimizer, in alternating blocks.
 
-    Steps are those of Adam, rounded down to a multiple of its block.
+    Steps are those of Adam, rounded down to a multiple of its block. The initial weights are drawn
+    with the seed unless they are given.
     """
     from benchmarks.time_to_loss.loss_programs import Program  # noqa: PLC0415
 
-    programs = {name: Program(problem, name, x, seed) for name, x in settings.items()}
+    programs = {name: Program(problem, name, x, seed, weights) for name, x in settings.items()}
     curves = {
         name: Curve(problem.name, name, settings[name], seed, [0], [0.0], [program.loss()])
         for name, program in programs.items()
@@ -125,74 +118,19 @@ def race(problem: Problem, settings: Mapping[str, float], seed: int, steps: int)
     return list(curves.values())
 
 
-def race_rival(
-    rival: tuple[str, str],
-    problem: Problem,
-    chosen: Collection[str],
-    seed: int,
-    steps: int,
-    seconds: float,
-    only_middle: bool = False,
-) -> tuple[list[Curve], list[str]]:
-    """Trains a rival's optimizers and Adam in the rival's environment, in alternating blocks.
-
-    Args:
-      rival: Key of `environments.RIVALS`, and interpreter of its environment.
-      problem: Model and data.
-      chosen: Optimizers to race besides Adam and, if the rival has it, SGD.
-      seed: Seed of weights and batches.
-      steps: Steps of Adam, rounded down to a multiple of its block.
-      seconds: Time limit of the rival's process.
-      only_middle: As in `grid`.
-
-    Returns:
-      The training runs, and a sentence for each optimizer that could not start.
-
-    Raises:
-      harness.ChildError: The rival's process failed or exceeded the limit, or Adam did not start.
-    """
-    from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
-
-    name, python = rival
-    settings = RIVAL_SETTINGS[name]
-    races = grid(problem, settings, yardsticks(settings) | set(chosen), only_middle)
-    task = {
-        "problem": problem.model,
-        "activation": problem.activation,
-        "seed": seed,
-        "batch_size": loss_programs.BATCH_SIZE,
-        "evaluated": loss_programs.EVALUATED,
-        "warm_up": loss_programs.WARM_UP,
-        "grid": races,
-        "blocks": {optimizer: BLOCK[optimizer] for optimizer in races[0]},
-        "options": {key: options[problem.name] for key, options in RIVAL_OPTIONS.items()},
-        "rounds": steps // BLOCK[BASELINE],
-    }
-    purpose = f"race {name}, {problem.name}, seed {seed}"
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "start.npz"
-        _write_start(path, problem, seed, max(steps, loss_programs.WARM_UP))
-        command = environments.command(name, python, "losses", str(path), json.dumps(task))
-        found = harness.read_json(command, purpose, seconds)
-    troubles = [
-        f"{optimizer} does not race on {problem.name}: {text}"
-        for optimizer, text in found["troubles"].items()
-    ]
-    if BASELINE in found["troubles"]:
-        raise harness.ChildError(f"Could not {purpose}: {' '.join(troubles)}")
-    return [Curve(problem=problem.name, seed=seed, **run) for run in found["runs"]], troubles
-
-
-def _write_start(path: pathlib.Path, problem: Problem, seed: int, steps: int) -> None:
-    """Writes the data, and the initial weights and batches of our programs."""
+def write_weights(path: pathlib.Path, problem: Problem, seed: int) -> None:
+    """Writes the initial weights of our programs."""
     from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
 
     program = loss_programs.Program(problem, SGD, 0.0, seed)
-    start = {f"start_{index}": value for index, value in enumerate(program.weights())}
+    np.savez(path, *program.weights())
     program.close()
-    train = mnist.load(problem.data_dir).train
-    rows = loss_programs.draw_rows(problem, seed, steps)
-    np.savez(path, images=train.images, labels=train.labels, rows=rows, **start)
+
+
+def read_weights(path: str) -> list[np.ndarray]:
+    """Returns what `write_weights` wrote."""
+    with np.load(path) as arrays:
+        return [arrays[f"arr_{index}"] for index in range(len(arrays.files))]
 
 
 def results(curves: Sequence[Curve]) -> dict[str, Result]:

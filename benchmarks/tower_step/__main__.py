@@ -8,7 +8,6 @@ process can set its logical devices and its strategy only once.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -59,7 +58,7 @@ def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
     """Runs `time_here` in another process and returns its result."""
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "rounds", "block")]
     case = ["--here", f"--model={model}", f"--towers={towers}"]
-    command = [sys.executable, "-m", "benchmarks.tower_step", *options, *case]
+    command = harness.command("tower_step", *options, *case)
     found: dict[str, Any] = harness.read_json(command, f"time {model} on {towers} towers")
     return found
 
@@ -89,8 +88,7 @@ def main(_: Sequence[str]) -> None:
             found = time_elsewhere(model, towers)
             cases[f"{model}\n{towers} towers"] = found
             print("\n".join(lines(model, towers, found)), flush=True)
-    if FLAGS.json:
-        harness.write_record(FLAGS.json, cases)
+    harness.save(cases)
     if FLAGS.picture:
         groups = {
             case: {
@@ -116,8 +114,7 @@ def define_flags() -> None:
         "Steps in a block. The first few find the caches filled by another program.",
         lower_bound=1,
     )
-    flags.DEFINE_string("json", None, "File to write the measurements to.")
-    flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
+    harness.define_flags(picture=True)
     flags.DEFINE_bool("here", False, "Time one case in this process and print JSON.")
 
 

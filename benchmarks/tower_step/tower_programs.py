@@ -4,7 +4,6 @@ The data stay in memory, so only the step is timed and not its input. The models
 `tower_models`.
 """
 
-import gc
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 import replicate
 from benchmarks import harness
+from benchmarks.session_programs import SessionProgram, traced
 from benchmarks.tower_step import WAYS
 from benchmarks.tower_step.tower_models import Model, Parameters
 from model_deploy import GradientReduction
@@ -27,46 +27,17 @@ Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
 """Function of model, devices, features and labels that returns a train op."""
 
 
-class GraphBuild:
-    """Program whose step builds the training graph."""
-
-    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
-        """Stores the arguments of `build`."""
-        self._arguments = model, devices
-        self._build = build
-
-    def run(self, steps: int) -> float:
-        """Builds graphs and returns the mean seconds per graph."""
-        gc.collect()  # Frees the graphs of earlier turns outside of the timing.
-        return harness.mean_seconds(self._build_anew, steps)
-
-    def _build_anew(self) -> None:
-        with tf.Graph().as_default():
-            _build_in_graph(*self._arguments, self._build)
-
-
-class GraphProgram:
+class GraphProgram(SessionProgram):
     """Train op in its own graph and session, on the logical devices of this process."""
 
     def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
         """Builds the graph and initializes the variables."""
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            self._train = _build_in_graph(model, devices, build)
-            initializer = v1.group(
-                v1.global_variables_initializer(), v1.local_variables_initializer()
-            )
-        self._session = v1.Session(graph=self.graph)
-        self._session.run(initializer)
-
-    def run(self, steps: int) -> float:
-        """Runs some steps and returns the mean seconds per step."""
-        return harness.mean_seconds(lambda: self._session.run(self._train), steps)
+        super().__init__(lambda: build(model, devices, *read_batch(model)))
 
     def parameters(self) -> list[np.ndarray]:
         """Returns the trained values, in order of creation."""
         with self.graph.as_default():
-            values: list[np.ndarray] = self._session.run(v1.trainable_variables())
+            values: list[np.ndarray] = self.session.run(v1.trainable_variables())
         return values
 
     def largest_tensor(self) -> int:
@@ -74,12 +45,9 @@ class GraphProgram:
 
         Call this after a first step, because TensorFlow copies an embedding table in that one.
         """
-        metadata = v1.RunMetadata()
-        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        self._session.run(self._train, options=options, run_metadata=metadata)
         return max(
             memory.total_bytes
-            for device in metadata.step_stats.dev_stats
+            for device in traced(self.session, self.train).step_stats.dev_stats
             for node in device.node_stats
             for memory in node.memory
         )
@@ -97,11 +65,6 @@ def read_batch(model: Model) -> tuple[Any, Any]:
 def get_variables(model: Model) -> Parameters:
     """Returns the variables of a model in the current scope. Creates them if they do not exist."""
     return {n: v1.get_variable(n, initializer=value) for n, value in model.parameters.items()}
-
-
-def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
-    v1.train.create_global_step()
-    return build(model, devices, *read_batch(model))
 
 
 def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:

@@ -9,14 +9,13 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.5.
 """
 
-import dataclasses
 import typing
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.arguments import check_excluded, check_number, check_period
+from kfac.arguments import check_excluded
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import (
     NAN,
@@ -28,109 +27,42 @@ from kfac.damping.rule import (
 )
 from kfac.damping.training_loss import TrainingLoss
 from kfac.linalg import tensor_ops
+from kfac.schedules import called_once
+from kfac.settings import KfacSettings
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
 from kfac.variables import is_resource, name_of
 
 v1 = tf.compat.v1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AdaptationSettings:
-    """Settings of the adaptation of the damping.
-
-    Attributes:
-      immediately: True for after the step, in the same run, False for the start of the next one.
-      is_chief: True if this process adapts, False if it only has the variables.
-      interval: Steps from one adaptation to the next, ≥ 1.
-      decay: Factor of the damping per step of the interval, in (0, 1].
-      decrease_threshold: ρ above which damping falls.
-      increase_threshold: ρ below which it rises.
-      minimum: Least damping, l2_reg included.
-      maximum: Largest damping, or None.
-      rejection_threshold: ρ below which a step is taken back, or None.
-      calibrate: True if the damping that was given is relative to the mean eigenvalue of M − λI at
-        the first step.
-      print_logs: True to log each adaptation.
-    """
-
-    immediately: bool
-    is_chief: bool
-    interval: int
-    decay: float
-    decrease_threshold: float
-    increase_threshold: float
-    minimum: float
-    maximum: float | None
-    rejection_threshold: float | None
-    calibrate: bool
-    print_logs: bool
-
-    def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          ValueError: One of them is out of its range, or does not go with another.
-        """
-        check_period("damping_adaptation_interval", self.interval)
-        check_number("damping_adaptation_decay", self.decay, "in (0, 1]", lambda x: 0 < x <= 1)
-        check_number("min_damping + l2_reg", self.minimum, ">= 0", lambda x: x >= 0)
-        check_number(
-            "max_damping", self.maximum, "> min_damping + l2_reg", lambda x: x > self.minimum
-        )
-        check_number(
-            "damping_increase_rho_threshold",
-            self.increase_threshold,
-            f"<= damping_decrease_rho_threshold={self.decrease_threshold!r}",
-            lambda x: x <= self.decrease_threshold,
-        )
-        check_number("rejection_rho_threshold", self.rejection_threshold, "finite", lambda _: True)
-        if self.rejection_threshold is not None and not self.immediately:
-            raise ValueError(
-                f"Cannot set up K-FAC: rejection_rho_threshold={self.rejection_threshold!r} with "
-                "update_damping_immediately=False. A step can be taken back only if the loss is "
-                "computed right after it: use update_damping_immediately=True, or None."
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DampingSettings:
-    """Settings of the damping λ.
-
-    An `initial` Variable that adapts is adapted itself. `dtype` is that of the variables.
-    """
-
-    initial: Scalar
-    adapts: bool
-    adaptation: AdaptationSettings
-    dtype: DType
-
-
 def adapted_damping(
-    damping: Tensor, loss_change: Tensor, model_change: Tensor, settings: AdaptationSettings
+    damping: Tensor, loss_change: Tensor, model_change: Tensor, settings: KfacSettings
 ) -> Tensor:
     """Returns the new λ: ωλ, λ/ω or λ, within its limits.
 
-    With ρ = ΔL/Δq, ΔL = L(θ+δ) − L(θ) and ω = decay^interval, λ falls if ρ > `decrease_threshold`,
-    and also if the loss fell although the model foretold a rise; else it rises if ρ <
-    `increase_threshold`, or if the new loss is not finite. All have shape [].
+    With ρ = ΔL/Δq, ΔL = L(θ+δ) − L(θ) and ω = decay^interval, λ falls if ρ >
+    `damping_decrease_rho_threshold`, and also if the loss fell although the model foretold a rise;
+    else it rises if ρ < `damping_increase_rho_threshold`, or if the new loss is not finite. All
+    have shape [].
     """
     rho = loss_change / model_change
-    omega = tf.constant(settings.decay**settings.interval, damping.dtype)
+    decay = settings.damping_adaptation_decay**settings.damping_adaptation_interval
+    omega = tf.constant(decay, damping.dtype)
     fell_anyhow = tf.logical_and(loss_change < 0, model_change > 0)
-    falls = tf.logical_or(rho > settings.decrease_threshold, fell_anyhow)
+    falls = tf.logical_or(rho > settings.damping_decrease_rho_threshold, fell_anyhow)
     is_finite = tf.math.is_finite(loss_change)
-    rises = tf.logical_or(rho < settings.increase_threshold, tf.logical_not(is_finite))
+    rises = tf.logical_or(rho < settings.damping_increase_rho_threshold, tf.logical_not(is_finite))
     falls = tf.logical_and(falls, is_finite)
     new = tf.where(falls, omega * damping, tf.where(rises, damping / omega, damping))
     return within_limits(new, settings)
 
 
-def within_limits(damping: Tensor, settings: AdaptationSettings) -> Tensor:
+def within_limits(damping: Tensor, settings: KfacSettings) -> Tensor:
     """Returns λ, or the limit that it is beyond."""
-    damping = tf.maximum(damping, tf.constant(settings.minimum, damping.dtype))
-    if settings.maximum is None:
+    damping = tf.maximum(damping, tf.constant(settings.least_damping, damping.dtype))
+    if settings.max_damping is None:
         return damping
-    return tf.minimum(damping, tf.constant(settings.maximum, damping.dtype))
+    return tf.minimum(damping, tf.constant(settings.max_damping, damping.dtype))
 
 
 def is_rejected(loss_change: Tensor, model_change: Tensor, threshold: float) -> Tensor:
@@ -152,12 +84,10 @@ class AdaptedDamping(DampingRule):
 
     adapts = True
 
-    def __init__(
-        self, settings: DampingSettings, losses: TrainingLoss, change: ModelChange
-    ) -> None:
-        self._initial = settings.initial
+    def __init__(self, settings: KfacSettings, losses: TrainingLoss, change: ModelChange) -> None:
+        self._initial = called_once(settings.damping)
         self._losses = losses
-        self._settings = settings.adaptation
+        self._settings = settings
         self._dtype = tf.as_dtype(settings.dtype)
         self._change = change
         self._variables: tuple[Variable, ...] = ()
@@ -166,12 +96,12 @@ class AdaptedDamping(DampingRule):
     @property
     def calibrates(self) -> bool:
         """True if λ is relative to the mean eigenvalue of M − λI at the first step."""
-        return self._settings.calibrate
+        return self._settings.calibrate_damping
 
     @property
     def may_reject(self) -> bool:
         """True if there is a ρ below which a step is taken back."""
-        return self._settings.rejection_threshold is not None
+        return self._settings.rejection_rho_threshold is not None
 
     def make_variables(self) -> None:
         """Makes the variables of λ, ρ and L(θ); all but λ are NaN at first."""
@@ -238,7 +168,7 @@ class AdaptedDamping(DampingRule):
           ValueError: One of them is not.
         """
         references = [name_of(v) for v in variables if not is_resource(v)]
-        if references and self._settings.immediately:
+        if references and self._settings.update_damping_immediately:
             raise ValueError(
                 "Cannot adapt K-FAC's damping right after a step: "
                 f"{', '.join(references)} are reference variables, whose new values the same run "
@@ -256,9 +186,9 @@ class AdaptedDamping(DampingRule):
         state: list[Assignment] = []
         if self._settings.is_chief:
             damping = self.read()
-            if self._settings.calibrate:
+            if self._settings.calibrate_damping:
                 damping = self._calibrated(damping, counter, mean_curvature)
-            if not self._settings.immediately:
+            if not self._settings.update_damping_immediately:
                 self._before_judgement = damping
                 damping, state = self._judge_last_step(damping, counter, seconds)
             state.append(Assignment(self.damping, damping))
@@ -310,7 +240,7 @@ class AdaptedDamping(DampingRule):
         if prediction is None:
             return Verdict([], None)
         state = [_set_if(prediction.due, self._prev_loss, prediction.loss)]
-        if not self._settings.immediately:
+        if not self._settings.update_damping_immediately:
             return Verdict(state, None)
         loss = value_if(
             prediction.due,
@@ -322,7 +252,7 @@ class AdaptedDamping(DampingRule):
             _set_if(prediction.due, self.damping, damping),
             _set_if(prediction.due, self.rho, rho),
         ]
-        threshold = self._settings.rejection_threshold
+        threshold = self._settings.rejection_rho_threshold
         if threshold is None:
             return Verdict(state, None)
         with v1.device(CPU):
@@ -331,7 +261,7 @@ class AdaptedDamping(DampingRule):
 
     def _is_due(self, step: Tensor) -> Tensor:
         with v1.device(CPU):
-            return tf.equal(step % self._settings.interval, 0)
+            return tf.equal(step % self._settings.damping_adaptation_interval, 0)
 
     def _judged(
         self, prediction: StepPrediction, loss: Tensor, damping: Tensor, seconds: PhaseSeconds
@@ -349,20 +279,19 @@ class AdaptedDamping(DampingRule):
 
 
 def make_damping_rule(
-    settings: DampingSettings, losses: TrainingLoss, change: ModelChange | None
+    settings: KfacSettings, losses: TrainingLoss, change: ModelChange | None
 ) -> DampingRule:
     """Returns the damping rule; it needs `change` only if λ adapts, see `AdaptedDamping`.
 
     Raises:
       ValueError: λ does not adapt, but a setting needs it to.
     """
-    if settings.adapts and change is not None:
+    if settings.adapt_damping and change is not None:
         return AdaptedDamping(settings, losses, change)
     where, remedy = "adapt_damping=False", "it needs adapt_damping=True"
-    adaptation = settings.adaptation
-    check_excluded("calibrate_damping", adaptation.calibrate or None, where, remedy)
-    check_excluded("rejection_rho_threshold", adaptation.rejection_threshold, where, remedy)
-    return GivenDamping(settings.initial)
+    check_excluded("calibrate_damping", settings.calibrate_damping or None, where, remedy)
+    check_excluded("rejection_rho_threshold", settings.rejection_rho_threshold, where, remedy)
+    return GivenDamping(called_once(settings.damping))
 
 
 def _logged(damping: Tensor, rho: Tensor, seconds: PhaseSeconds) -> Tensor:

@@ -16,8 +16,8 @@ from kfac.graph_search.filtering import (
     filter_subgraph_records,
     filter_user_registered_records,
 )
+from kfac.graph_search.known_layers import Matches, find_matches
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.matching import Matches, find_matches
 from kfac.graph_search.plans import GenericPlan, Plan
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,

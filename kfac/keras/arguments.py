@@ -7,17 +7,17 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
-from kfac.adaptive import FIRST_DAMPING
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
+from kfac.keras.approximations import Approximations
 from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
 from kfac.keras.for_estimator import for_estimator
-from kfac.keras.layers import Approximations
 from kfac.keras.refusals import check_names, refused
 from kfac.keras.saving import as_config, from_config, load_state, load_without_names, save_state
 from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable, current_graph
 from kfac.keras.variable_store import VariableStore
+from kfac.settings import ADAPTIVE, KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
 
 
@@ -91,17 +91,18 @@ class KfacOfBoth:
     global_clipnorm = refused("global_clipnorm")
     use_ema = refused("use_ema")
 
-    def __init__(
+    @documents_settings
+    def __init__(  # noqa: D417
         self,
         learning_rate: Scalar | None = None,
         damping: Scalar | None = None,
-        momentum: Scalar | None = 0.9,
+        momentum: Scalar | None = KfacSettings.momentum,
         model: Any = None,
         fisher_approx: Approximations = None,
         adaptive: bool = False,
         *,
         weight_decay: Scalar | None = None,
-        norm_constraint: Scalar | None = None,
+        norm_constraint: Scalar | None = KfacSettings.norm_constraint,
         unknown_layers: str = "error",
         batch_size: int | None = None,
         gradient_accumulation_steps: int | None = None,
@@ -124,7 +125,6 @@ class KfacOfBoth:
           adaptive: Whether learning rate, momentum and damping are computed in each step, as
             `kfac.adaptive` does.
           weight_decay: Share of a weight that decays in a step, over the learning rate.
-          norm_constraint: c > 0 bounds the squared Fisher norm of a step.
           unknown_layers: The treatment of variables in no layer that K-FAC knows: "error", or
             "diagonal" for the diagonal of their Fisher matrix, with a warning.
           batch_size: Examples in the batch of one replica; None means the rows of what the model
@@ -133,7 +133,7 @@ class KfacOfBoth:
           config: Settings of all factors.
           name: Name of the optimizer.
           **settings: Further arguments of `kfac.PeriodicInvCovUpdateKfacOpt`, such as
-            `invert_every`, `cov_ema_decay` or `estimation_mode`.
+            `invert_every`, `cov_ema_decay` or `estimation_mode`: see `kfac.settings.KfacSettings`.
 
         Raises:
           ValueError: A number is missing or out of its range, or two arguments exclude each other.
@@ -156,7 +156,7 @@ class KfacOfBoth:
             model,
             None if adaptive else learning_rate,
             {
-                "damping": FIRST_DAMPING if damping is None else damping,
+                "damping": ADAPTIVE.damping if damping is None else damping,
                 "momentum": None if adaptive else momentum,
                 "weight_decay": weight_decay,
                 "norm_constraint": norm_constraint,

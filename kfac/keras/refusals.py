@@ -4,12 +4,12 @@ They are those of Keras' base optimizer and of tensorflow/kfac's optimizers. Cal
 optimizers of `kfac.keras` and by the step.
 """
 
-import difflib
-import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from kfac import arguments
 from kfac.adaptive import adaptive
+from kfac.arguments import names_of
 from kfac.keras.compiled import LOSS_SCALE
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
@@ -60,23 +60,14 @@ def check_names(settings: Mapping[str, Any], own: Collection[str], is_adaptive: 
     Raises:
       TypeError: An argument does not exist, or K-FAC does without it.
     """
-    accepted = _names_of_graph_mode(is_adaptive)
     for name in settings:
         reason = {**_OF_KERAS, **_OF_GRAPH_MODE}.get(name)
         if reason is not None:
             raise TypeError(f"Kfac has no argument {name}: {reason}.")
-        if name not in accepted:
-            known = sorted({*accepted - {*_OF_GRAPH_MODE}, *own})
-            close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {close[0]}?" if close else f"Accepted are {', '.join(known)}."
-            raise TypeError(f"Kfac has no argument {name}. {advice}")
-
-
-def _names_of_graph_mode(is_adaptive: bool) -> set[str]:
     functions: list[Any] = [PeriodicInvCovUpdateKfacOpt, KfacOptimizer]
     functions += [adaptive] if is_adaptive else []
-    parameters = [p for f in functions for p in inspect.signature(f).parameters.values()]
-    return {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} - {"refresh"}
+    accepted = names_of(*functions) - {"refresh", *_OF_GRAPH_MODE}
+    arguments.check_names("Kfac", settings, {*accepted, *own})
 
 
 def refused(name: str) -> property:

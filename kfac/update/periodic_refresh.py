@@ -21,6 +21,7 @@ from kfac.arguments import check_period
 from kfac.estimator import FisherEstimator
 from kfac.placement import assign_by_cost
 from kfac.schedules import called_once, decay_per_update, is_due
+from kfac.settings import KfacSettings
 from kfac.state import (
     CPU,
     Assignment,
@@ -42,23 +43,15 @@ v1 = tf.compat.v1
 class RefreshPeriods(RefreshSettings):
     """Settings of the periodic refresh policy.
 
-    Attributes:
-      invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
-        Variable [], or a function that returns one of these.
-      cov_update_every: Steps between two updates of the averages, ≥ 1.
-      num_burnin_steps: Number of runs at the beginning that only update the averages.
-      spread_inverses: True if each step computes some of the inverses, and not one step all.
-      spread_first_inverses: True if this holds from the first step on, false if that computes all.
-      inverse_delay: Steps from the averages that inverses are computed from to the first use of
-        these inverses, ≥ 0 and < `invert_every`. Above 0 they are computed beside the steps.
+    The attributes are those of `kfac.settings.KfacSettings` that have their names.
     """
 
     invert_every: Scalar
     cov_update_every: int
     num_burnin_steps: int
     spread_inverses: bool
-    spread_first_inverses: bool = False
-    inverse_delay: int = 0
+    spread_first_inverses: bool = KfacSettings.spread_first_inverses
+    inverse_delay: int = KfacSettings.inverse_delay
 
     def __post_init__(self) -> None:
         """Checks the values.

@@ -7,16 +7,17 @@ that the program has set up, in the program's format; else TensorFlow's, as
 """
 
 import dataclasses
+import importlib
 import logging
 import sys
 from collections.abc import Iterator
-
-from absl import logging as absl_logging
+from typing import Any
 
 
 def print_lines_once(logger: logging.Logger) -> None:
     """Lets TensorFlow's handler, found on its `logger`, and absl's yield to other handlers."""
-    absl_handler = absl_logging.get_absl_handler()
+    # Not imported above: absl adds a finder of modules, and imports here change nothing.
+    absl_handler: Any = importlib.import_module("absl.logging").get_absl_handler()
     yielding: list[tuple[logging.Handler, logging.Handler]]
     yielding = [(absl_handler, absl_handler.python_handler)]
     own = [handler for handler in logger.handlers if isinstance(handler, logging.StreamHandler)]

@@ -28,10 +28,10 @@ from replicate.estimator.checkpoints.reading import open_checkpoint, read_variab
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.meeting import Meeting
 from replicate.estimator.cluster.metric_exchange import MetricExchange
+from replicate.estimator.cluster.placement import check_trains, training_scope
 from replicate.estimator.cluster.servers import absent_tasks
 from replicate.estimator.cluster.uncaught_errors import ends_task_by_code
 from replicate.estimator.cluster.worker_group import evaluating_group, join_group
-from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs

@@ -5,7 +5,6 @@ names and values, whoever has written them. It is imported on first use.
 """
 
 import importlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from replicate.report.curves import TRAINING, Curve, Runs
 from replicate.report.kfac_health import kfac_health
+from replicate.report.metrics import best, direction
 from replicate.report.panels import SPEED, comparison_panels, kfac_panels, label, main_panels
 from replicate.report.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, plot
 from replicate.report.records import RunRecord
@@ -260,41 +260,3 @@ def _in_order(curves: Mapping[str, Curve]) -> list[str]:
 
 def _text(value: float) -> str:
     return f"{value:.4g}"
-
-
-_LOW = frozenset({"loss", "error", "mse", "rmse", "mae", "perplexity", "distance", "divergence"})
-_HIGH = frozenset({"accuracy", "auc", "precision", "recall", "f1", "iou", "psnr", "ssim", "bleu"})
-
-
-class Result(NamedTuple):
-    """A value of a metric and its step."""
-
-    value: float
-    step: int
-
-
-def direction(tag: str) -> str | None:
-    """Returns "low" or "high", the side of the good values of a metric; None if it is unknown."""
-    words = set(re.findall(r"[a-z]+\d*", tag.lower()))
-    if words & _LOW:
-        return "low"
-    return "high" if words & _HIGH else None
-
-
-def best(tag: str, curve: Curve) -> Result | None:
-    """Returns the best finite value of a metric, or the last one if the best side is unknown.
-
-    The first of several equal values counts. Returns None if no value is finite.
-    """
-    found = [
-        Result(value, step)
-        for step, value in zip(curve.steps, curve.values, strict=True)
-        if math.isfinite(value)
-    ]
-    if not found:
-        return None
-    side = direction(tag)
-    if side is None:
-        return found[-1]
-    values = [result.value for result in found]
-    return found[values.index(min(values) if side == "low" else max(values))]

@@ -7,14 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import graph_build, harness, memory, rival_memory, rival_step
-from benchmarks.checkpoint_time import __main__ as checkpoint_time
+from benchmarks import checkpoint_time, harness, memory, rival_memory, rivals
 from benchmarks.kfac_step import __main__ as kfac_step
-from benchmarks.rivals import environments
 from benchmarks.tower_step import __main__ as tower_step
 
 TIMES = [0.001, 0.002, 0.001], [0.002, 0.003, 0.004]
-OPERATIONS = kfac_step.Operations(1e9, 8.7e9), kfac_step.Operations(1e9, 2.5e9)
 PEAKS = {
     memory.ALONE: {memory.ALONE: [400_000_000, 500_000_000, 600_000_000]},
     "MLP": {"1 tower": [520_000_000], "2 towers": [525_000_000, 530_000_000, 535_000_000]},
@@ -23,32 +20,26 @@ PEAKS = {
 
 def test_tables_have_medians_and_the_ratios_of_rounds():
     saves = {"replicate": [1.0, 3.0, 2.0], "plain Saver": [1.0, 2.0, 2.0]}
-    measured = {"times": {"save": saves}, "variables": 1200, "numbers": 3}
     for lines, last in (
-        (
-            graph_build.lines({4: {"replicated": [2.0, 4.0], "by hand": [2.0, 2.0]}}),
-            "4 3.00 [2.00, 4.00] 2.00 [2.00, 2.00] 1.50 [1.00, 2.00] 0.75",
-        ),
         (memory.lines(PEAKS), "MLP, 2 towers 530 [525, 535] 30 [25, 35] 1.50"),
         (
             rival_memory.lines({"convnet": {"ours": [10**7], "tensorflow-kfac": [4 * 10**7]}}),
             "convnet 10 [10, 10] 40 [40, 40] 0.25",
         ),
         (
-            rival_step.lines({"convnet": {"kfac-jax": {"momentum": TIMES[0], "kfac": TIMES[1]}}}),
-            "convnet, kfac-jax 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00]",
+            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}),
+            "convnet 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00]",
         ),
         (
-            kfac_step.table([kfac_step.Measurement("convnet", *TIMES, *OPERATIONS)]),
-            "convnet 1.0 [1.0, 2.0] 3.0 [2.0, 4.0] 2.00 [1.50, 4.00] "
-            "1.00, 8.70: 8.70 1.00, 2.50: 2.50",
+            [kfac_step.operation_line("convnet", {"momentum": 1e9, "kfac": 2.5e9})],
+            "convnet, 10⁹ operations: 1.00, 2.50: 2.50",
         ),
         (
             tower_step.lines("MLP", 2, {"times": {"replicated": TIMES[0], "by hand": TIMES[1]}}),
             "by hand 3.00 [2.00, 4.00] ms ours / this 0.50 [0.25, 0.67]",
         ),
         (
-            checkpoint_time.lines("lenet", 2, measured),
+            checkpoint_time.lines({"save": saves}),
             "save 2.000 [1.000, 3.000] 2.000 [1.000, 2.000] 1.00 [1.00, 1.50]",
         ),
     ):
@@ -81,22 +72,20 @@ def test_benchmarks_accept_their_planned_options(tmp_path, run_command):
 
 
 def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
-    options = SimpleNamespace(model=["convnet"], environments="", repeats=2)
-    peaks = iter(range(101, 109))
+    options = SimpleNamespace(model=["convnet"], environments="", repeats=2, steps=1)
+    peaks = iter([100, 200, *range(301, 309)])
     monkeypatch.setattr(rival_memory, "FLAGS", options)
-    monkeypatch.setattr(rival_memory, "commands", lambda *_: {"ours": [], "tensorflow-kfac": []})
-    monkeypatch.setattr(environments, "install", lambda *_: "python")
-    monkeypatch.setattr(harness, "read_json", lambda *_: {"alone": 100, "peak": next(peaks)})
+    monkeypatch.setattr(rivals, "install", lambda *_: "python")
+    monkeypatch.setattr(harness, "read_json", lambda *_: next(peaks))
     assert rival_memory.measure() == {
-        "convnet, momentum": {"ours": [1, 3], "tensorflow-kfac": [2, 4]},
-        "convnet, kfac": {"ours": [5, 7], "tensorflow-kfac": [6, 8]},
+        "convnet, momentum": {"ours": [201, 203], "tensorflow-kfac": [102, 104]},
+        "convnet, K-FAC": {"ours": [205, 207], "tensorflow-kfac": [106, 108]},
     }
 
 
 SLOW_PROGRAMS = {
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
-    "kfac_memory": ["--network=lenet", "--image_size=12", "--classes=5", "--towers=2"],
     "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
     "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
     "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
@@ -110,15 +99,13 @@ SLOW_PROGRAMS = {
     ("name", "options"),
     [
         ("canned_kfac", ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"]),
-        ("graph_build", ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]),
         *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW_PROGRAMS.items()),
     ],
 )
 def test_program_measures_and_draws(name, options, run_command, tmp_path):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    outputs = [f"--json={data}"]
-    if draws := name not in ("canned_kfac", "device_traffic", "kfac_memory", "kfac_step"):
-        outputs.append(f"--picture={picture}")
+    draws = name in ("time_to_loss", "tower_step")
+    outputs = [f"--json={data}", *([f"--picture={picture}"] if draws else [])]
     options = [each.replace("=.", f"={tmp_path}") for each in options]
     run_command("-m", f"benchmarks.{name}", *outputs, *options, timeout=None)
     assert json.loads(data.read_text())["measured"]

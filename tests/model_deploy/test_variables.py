@@ -62,7 +62,7 @@ def test_variables_named_after_operations(graph):
     for others in results[1:]:
         assert all(one is other for one, other in zip(results[0], others, strict=True))
     with (
-        pytest.raises(ValueError, match="it also makes copy_3/a_2/mean"),
+        pytest.raises(ValueError, match="in place of b/mean it makes copy_3/a_2/mean"),
         v1.name_scope("copy_3"),
         shared.copy(3, "3"),
     ):

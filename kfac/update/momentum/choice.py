@@ -1,65 +1,40 @@
-"""Choice of the momentum rule by the optimizer's arguments, and checks of these.
+"""Choice of the momentum rule by the optimizer's settings, and checks of what goes with it.
 
 Called by the optimizer's constructor.
 """
 
-import dataclasses
 from collections.abc import Callable
 
-from kfac._types import DType, Scalar
-from kfac.arguments import check_choice, check_excluded, check_number
+import tensorflow as tf
+
+from kfac._types import Scalar
+from kfac.arguments import check_choice, check_excluded
+from kfac.schedules import called_once
+from kfac.settings import KfacSettings
 from kfac.update.momentum.base import Momentum
 from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
 from kfac.update.quadratic_model import ExactCurvature
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MomentumSettings:
-    """The arguments of the optimizer that matter to its momentum rule.
-
-    Attributes:
-      momentum_type: One of `MOMENTUM_TYPES`.
-      learning_rate: α, or None where the model chooses it.
-      momentum: β, or None.
-      norm_constraint: c, or None.
-      update_rescale: Factor of the model's step, or None.
-      weight_decay: Coefficient, or None.
-      dtype: Dtype of variables.
-    """
-
-    momentum_type: str
-    learning_rate: Scalar | None
-    momentum: Scalar | None
-    norm_constraint: Scalar | None
-    update_rescale: Scalar | None
-    weight_decay: Scalar | None
-    dtype: DType
-
-
-def make_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+def make_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
     """Returns the momentum rule.
 
     Args:
-      settings: Its type and arguments.
+      settings: Its type and numbers.
       curvature: The exact curvature of the batch, for a rule that chooses its step by it.
 
     Raises:
-      ValueError: The type is unknown, a number is out of its range, or an argument does not go
-        with the type.
+      ValueError: The type is unknown, or a setting does not go with it.
     """
     check_choice("momentum_type", settings.momentum_type, MOMENTUM_TYPES)
-    check_number("learning_rate", settings.learning_rate, "> 0", lambda x: x > 0)
-    check_number("momentum", settings.momentum, ">= 0, or None", lambda x: x >= 0)
-    check_number("norm_constraint", settings.norm_constraint, "> 0, or None", lambda x: x > 0)
-    check_number("qmodel_update_rescale", settings.update_rescale, "> 0, or None", lambda x: x > 0)
     return _RULES[settings.momentum_type](settings, curvature)
 
 
 def _given_rate(
     rule: Callable[[Scalar, Scalar | None, Scalar | None, Scalar | None], Momentum],
-) -> Callable[[MomentumSettings, ExactCurvature], Momentum]:
-    def make(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+) -> Callable[[KfacSettings, ExactCurvature], Momentum]:
+    def make(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
         del curvature
         where = f"momentum_type={settings.momentum_type!r}"
         if settings.learning_rate is None:
@@ -68,19 +43,22 @@ def _given_rate(
                 "Tensor or a function, or use momentum_type='qmodel', which chooses it."
             )
         check_excluded(
-            "qmodel_update_rescale", settings.update_rescale, where, "scale the learning rate"
+            "qmodel_update_rescale",
+            settings.qmodel_update_rescale,
+            where,
+            "scale the learning rate",
         )
         return rule(
-            settings.learning_rate,
-            settings.momentum,
-            settings.norm_constraint,
-            settings.weight_decay,
+            called_once(settings.learning_rate),
+            called_once(settings.momentum),
+            called_once(settings.norm_constraint),
+            _weight_decay(settings),
         )
 
     return make
 
 
-def _quadratic(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+def _quadratic(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
     where = f"momentum_type={settings.momentum_type!r}"
     check_excluded(
         "learning_rate", settings.learning_rate, where, "the model chooses it: pass None"
@@ -90,14 +68,18 @@ def _quadratic(settings: MomentumSettings, curvature: ExactCurvature) -> Momentu
     )
     return QuadraticModelMomentum(
         curvature,
-        settings.momentum,
-        settings.update_rescale,
-        settings.weight_decay,
-        settings.dtype,
+        called_once(settings.momentum),
+        called_once(settings.qmodel_update_rescale),
+        _weight_decay(settings),
+        tf.as_dtype(settings.dtype),
     )
 
 
-def _chosen_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+def _weight_decay(settings: KfacSettings) -> Scalar | None:
+    return called_once(settings.weight_decay_coeff) if settings.use_weight_decay else None
+
+
+def _chosen_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
     check_excluded(
         "momentum",
         settings.momentum,
@@ -107,7 +89,7 @@ def _chosen_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> M
     return _quadratic(settings, curvature)
 
 
-def _fixed_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+def _fixed_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
     if settings.momentum is None:
         where = f"momentum_type={settings.momentum_type!r}"
         raise ValueError(

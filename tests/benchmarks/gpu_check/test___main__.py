@@ -4,9 +4,8 @@ import types
 
 import pytest
 
-from benchmarks.gpu_check.devices import Devices, Gpu, choose_devices
-from benchmarks.gpu_check.outcome import Verdict
-from benchmarks.gpu_check.parts import Part
+from benchmarks.gpu_check.machine import Devices, Gpu, choose_devices
+from benchmarks.gpu_check.outcome import FAILED, OK
 
 main = importlib.import_module("benchmarks.gpu_check.__main__")
 A100 = Gpu("A100", (8, 0), 38 * 2**30)
@@ -28,24 +27,31 @@ def test_towers_are_on_gpus_or_on_parts_of_the_only_one(gpus, chosen):
 
 
 def test_a_failing_part_gives_exit_code_1_and_is_reported(tmp_path, monkeypatch):
-    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0)
+    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0, here="")
     failing = ["python3", "-c", "raise SystemExit('out of luck')"]
     monkeypatch.setattr(main, "FLAGS", options)
     monkeypatch.setattr(main, "find_gpus", list)
-    monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
-    monkeypatch.setattr(main.run_part, "command", lambda *_: failing)
+    monkeypatch.setattr(main, "PARTS", {"broken": main.Part("no_such_module.run", 60)})
+    monkeypatch.setattr(main.harness, "command", lambda *_: failing)
     assert main.main([]) == 1
     assert "out of luck" in (tmp_path / "broken.log").read_text()
     assert "| broken | failed |" in (tmp_path / "report.md").read_text()
     parts = json.loads((tmp_path / "report.json").read_text())["measured"]["parts"]
-    assert parts["broken"]["verdict"] == Verdict.FAILED
+    assert parts["broken"]["verdict"] == FAILED
+
+
+def test_parts_say_which_gpu_they_need():
+    tf32, tests = main.PARTS["towers_tf32"], main.PARTS["tests"]
+    assert tests.reason_to_skip([]) == tf32.reason_to_skip([]) == "no GPU"
+    assert tests.reason_to_skip([T4]) == tf32.reason_to_skip([A100]) == ""
+    assert tf32.reason_to_skip([T4]) == "T4 has compute capability 7.5, needed is 8.0"
 
 
 @pytest.mark.slow
 def test_a_part_from_end_to_end(tmp_path):
     parts = ["mixed_precision"]
     outcomes = main.check(parts, [], choose_devices([]), tmp_path, slowdown=3.0)
-    assert outcomes["mixed_precision"].verdict is Verdict.OK, outcomes
+    assert outcomes["mixed_precision"].verdict == OK, outcomes
     assert outcomes["mixed_precision"].seconds > 0
     found = json.loads((tmp_path / "mixed_precision.json").read_text())
     assert found["summary"] == outcomes["mixed_precision"].summary

@@ -1,10 +1,10 @@
 """The benchmark of a K-FAC step: its programs, its counts of operations, and its output."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from benchmarks.kfac_step import MODELS, operation_counts, step_programs
+from benchmarks.kfac_step import operation_counts, step_programs
+from benchmarks.session_programs import traced
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.state import run_if
 
@@ -13,7 +13,7 @@ v1 = tf.compat.v1
 
 def operations_of(fetches, feeds):
     with v1.Session() as session:
-        return operation_counts.executed_operations(step_programs.traced(session, fetches, feeds))
+        return operation_counts.executed_operations(traced(session, fetches, feeds))
 
 
 def test_counts_matrix_products(graph):
@@ -57,7 +57,7 @@ def test_counts_calls_of_functions_once_they_are_inlined():
         products = [*square(x), *square(y), tf.matmul(x, 2 * x)]
     names, feeds = [each.name for each in products], {"Placeholder:0": np.ones([3, 3])}
     with step_programs.inlined_session(graph) as session:
-        trace = step_programs.traced(session, names, {**feeds, "Placeholder_1:0": np.ones([4, 4])})
+        trace = traced(session, names, {**feeds, "Placeholder_1:0": np.ones([4, 4])})
     assert operation_counts.executed_operations(trace) == 54 + 128 + 54
 
 
@@ -67,29 +67,3 @@ def test_kfac_executes_more_operations_in_an_interval(monkeypatch):
         step_programs.Program("convnet", name, batch_size=1) for name in ("kfac", "momentum")
     )
     assert kfac.executed_operations() > 1.5 * momentum.executed_operations() > 0
-
-
-def test_textbook_operations_of_one_layer():
-    counts = operation_counts.textbook_operations(
-        [operation_counts.LayerSize(3, 2, locations=4)], batch_size=5, invert_every=10
-    )
-    assert counts == {
-        "forward": 240,
-        "backward": 480,
-        "second backward": 240,
-        "covariances": 520,
-        "preconditioning": 60,
-        "inverses": pytest.approx(3.5),
-    }
-    assert operation_counts.momentum_operations(counts) == 720
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_layer_sizes_match_registered_blocks(graph, model):
-    build = getattr(step_programs, f"build_{model}")
-    _, layers = build(tf.zeros([2, 28, 28, 1]))
-    layers.finalize()
-    found = [block.matrix_shape for block in layers.get_blocks()]
-    sizes = step_programs.layer_sizes(model)
-    assert found == [(size.inputs, size.outputs) for size in sizes]
-    assert [size.is_first for size in sizes] == [True] + [False] * (len(sizes) - 1)

@@ -3,7 +3,6 @@ import tensorflow as tf
 
 from benchmarks.resnet_kfac import __main__ as benchmark
 from benchmarks.resnet_kfac import residual_networks
-from benchmarks.rivals import resnets
 
 v1 = tf.compat.v1
 
@@ -30,7 +29,7 @@ def test_ratios_compare_blocks_and_the_slowest_steps_with_the_median():
 def test_resnet_20_has_the_weights_of_the_paper(graph):
     network = residual_networks.NETWORKS["resnet20"]
     logits = network.logits(residual_networks.random_images(network, 2))
-    assert (logits.shape, resnets.mean_loss(logits).shape) == ((2, 10), ())
+    assert (logits.shape, residual_networks.mean_loss(logits).shape) == ((2, 10), ())
     filters = [v for v in v1.trainable_variables() if v.shape.rank == 4]
     # 6n + 1 = 19 convolutions of n = 3 units, and 2 of shortcuts.
     assert len(filters) == 19 + 2

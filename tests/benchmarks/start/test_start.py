@@ -1,7 +1,7 @@
 import tensorflow as tf
 
-from benchmarks.rivals import first_step
 from benchmarks.start import __main__ as benchmark
+from benchmarks.start import start_programs
 
 v1 = tf.compat.v1
 
@@ -26,7 +26,7 @@ def test_measure_counts_operations_and_seconds():
         steps.append(square(tf.constant(2.0)))
         return variable.assign_add(steps[0])
 
-    found = first_step.measure(build)
+    found = start_programs.measure(build)
     assert len(steps) == 1
     assert found["operations"] == len(steps[0].graph.get_operations())
     assert found["in functions"] >= 1

@@ -4,8 +4,7 @@ import math
 import pytest
 from absl.testing import flagsaver
 
-from benchmarks import harness
-from benchmarks.rivals import environments
+from benchmarks import harness, rivals
 from benchmarks.time_to_loss import __main__ as time_to_loss
 from benchmarks.time_to_loss import loss_programs, loss_race, race_settings
 from benchmarks.time_to_loss.race_settings import Problem
@@ -66,27 +65,31 @@ def test_step_ratios_compare_blocks_of_one_race():
     assert list(loss_race.table("x", without))[1].endswith(" –")
 
 
-def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch):
-    data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    options = ["--rival=kfac-jax", "--rival=pytorch", "--rival_seeds=2"]
+@pytest.mark.parametrize("fails", [True, False])
+def test_rival_races_beside_ours_or_fails_alone(fails, curves, tmp_path, monkeypatch):
+    data, picture, commands = tmp_path / "found.json", tmp_path / "found.png", []
+    options = ["--rival=tensorflow-kfac", "--rival_seeds=2", "--steps=80", "--problem=autoencoder"]
 
-    def race(rival, problem, chosen, seed, *limits):
-        if rival[0] == "kfac-jax":
+    def read_json(command, *_):
+        commands.append(command)
+        if fails:
             raise harness.ChildError("no network")
-        lost = {"adam": [9.0, 4.0], "soap": [9.0, 2.0]}
-        return [curve(name, 0.1, lost[name], seed, problem.name) for name in lost], []
+        lost = {"adam": [9.0, 4.0], "kfac": [9.0, 2.0]}
+        return [curve(name, 0.1, lost[name], len(commands))._asdict() for name in lost]
 
     monkeypatch.setattr(time_to_loss, "race_ours", lambda problem: curves)
-    monkeypatch.setattr(environments, "install", lambda *_: "python")
-    monkeypatch.setattr(loss_race, "race_rival", race)
+    monkeypatch.setattr(rivals, "install", lambda *_: "python")
+    monkeypatch.setattr(loss_race, "write_weights", lambda *_: None)
+    monkeypatch.setattr(harness, "read_json", read_json)
     with flagsaver.flagsaver():
         time_to_loss.define_flags()
         time_to_loss.FLAGS(["program", *options, f"--json={data}", f"--picture={picture}"])
-        assert time_to_loss.main([]) == 1
+        assert time_to_loss.main([]) == fails
     found = json.loads(data.read_text())["measured"]
     counts = {name: len(runs) for name, runs in found.items()}
-    assert counts == {"ours": 2 * len(curves), "kfac-jax": 0, "pytorch": 2 * 2 * 2}
+    assert counts == {"ours": len(curves), "tensorflow-kfac": 0 if fails else 2 * 2}
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert all({"--problem=autoencoder", "--steps=80"} <= set(each) for each in commands)
 
 
 def test_batches_grow(monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from replicate.report.curves import Curve, Elapsed, elapsed, read_curves
-from replicate.report.html_page import best
+from replicate.report.metrics import best
 from replicate.report.plots import MOST_POINTS, thinned
 from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 from replicate.report.times import UNKNOWN, read_times

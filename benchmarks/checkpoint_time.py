@@ -1,0 +1,238 @@
+"""Time to save and to restore a network with K-FAC's factors.
+
+Compares the Estimator's checkpoints with a plain `tf.compat.v1.train.Saver` of the same variables.
+Both use the same session, write one data file without the graph, keep one checkpoint and take
+turns. They alternate in going first.
+
+    python -m benchmarks.checkpoint_time --network=resnet_v1_50 --rounds=5
+"""
+
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from benchmarks import harness
+
+WAYS = ("replicate", "plain Saver")
+OPERATIONS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
+"""Methods of `EstimatorWay` and `PlainWay`, by name in the table."""
+CLASSES = 10
+
+FLAGS = flags.FLAGS
+
+
+class Trained:
+    """Network with K-FAC's variables, in its own graph and session.
+
+    Attributes:
+      graph: Graph of towers and optimizer.
+      session: Session with initialized variables. No step is run.
+      spec: EstimatorSpec for training.
+      variables: All saved variables.
+    """
+
+    def __init__(self, network: str, side: int, towers: int) -> None:
+        """Builds the graph and initializes the variables.
+
+        Args:
+          network: Network of `examples.slim.networks`.
+          side: Side of the images in pixels. It hardly changes the size of the checkpoint.
+          towers: Number of towers. There must be as many logical CPU devices.
+        """
+        import tensorflow as tf  # noqa: PLC0415
+
+        import replicate  # noqa: PLC0415
+
+        v1 = tf.compat.v1
+        replicated = replicate.replicate_model_fn(
+            _model_fn(network), v1.losses.Reduction.MEAN, harness.cpu_names(towers)
+        )
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            step = v1.train.create_global_step()
+            batch = tf.zeros([2 * towers, side, side, 3]), tf.zeros([2 * towers], tf.int32)
+            self.spec = replicated(*batch, replicate.ModeKeys.TRAIN)
+            self._next_step = v1.assign_add(step, 1)
+            self.variables = v1.global_variables()
+            initializer = v1.group(
+                v1.global_variables_initializer(), v1.local_variables_initializer()
+            )
+        options = v1.ConfigProto(device_count={"CPU": towers}, allow_soft_placement=True)
+        self.session = v1.Session(graph=self.graph, config=options)
+        self.session.run(initializer)
+
+    @property
+    def number_count(self) -> int:
+        """Elements of all saved variables."""
+        return sum(variable.shape.num_elements() for variable in self.variables)
+
+    def advance(self) -> int:
+        """Increments the global step without training and returns it."""
+        return int(self.session.run(self._next_step))
+
+
+class EstimatorWay:
+    """Saving and restoring as in `Estimator.train`, with the graph as default.
+
+    Saving includes the check for finite values, `find_and_restore` the check for damaged files.
+    """
+
+    def __init__(self, trained: Trained, folder: str) -> None:
+        """Saves a first checkpoint to `folder`."""
+        import tensorflow as tf  # noqa: PLC0415
+
+        import replicate  # noqa: PLC0415
+        from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir  # noqa: PLC0415
+        from replicate.estimator.hooks.finite import FiniteVariablesListener  # noqa: PLC0415
+        from replicate.estimator.hooks.readings import StepReadings  # noqa: PLC0415
+        from replicate.estimator.hooks.saving import CheckpointHook, build_saver  # noqa: PLC0415
+
+        config = replicate.RunConfig(
+            model_dir=folder, keep_checkpoint_max=1, checkpoint_save_graph_def=False
+        )
+        readings = StepReadings(trained.spec.train_op, trained.spec.loss)
+        self._session, self._folder = trained.session, folder
+        self._saver = build_saver(tf.compat.v1.train.Scaffold(), config)
+        listeners = [FiniteVariablesListener()]
+        directory = FencedModelDir(folder)
+        self._hook = CheckpointHook(directory, self._saver, readings, config, listeners=listeners)
+        self._hook.begin()
+        self._hook.after_create_session(trained.session, None)
+
+    def save(self) -> None:
+        """Saves all variables at the current step, which must be new."""
+        self._hook.end(self._session)
+
+    def restore(self, path: str | None = None) -> None:
+        """Restores a checkpoint, or the last saved one, by its path."""
+        from replicate.estimator.checkpoints.reading import restore_variables  # noqa: PLC0415
+
+        restore_variables(self._session, self._saver, path or self._hook.saved[1])
+
+    def find_and_restore(self) -> None:
+        """Finds the newest checkpoint, reads all of it to verify it, and restores it."""
+        from replicate.estimator.checkpoints.fallback import newest_checkpoint  # noqa: PLC0415
+
+        path = newest_checkpoint(self._folder)
+        if path is None:
+            raise RuntimeError(f"{self._folder} holds no checkpoint, though one was saved there.")
+        self.restore(path)
+
+
+class PlainWay:
+    """Plain `tf.compat.v1.train.Saver` of the same variables, used like `EstimatorWay`."""
+
+    def __init__(self, trained: Trained, folder: str) -> None:
+        """Saves a first checkpoint to `folder`."""
+        import tensorflow as tf  # noqa: PLC0415
+
+        from replicate.model_average import saved_objects  # noqa: PLC0415
+
+        self._train = tf.compat.v1.train
+        self._session, self._folder = trained.session, folder
+        self._saver = self._train.Saver(saved_objects(), max_to_keep=1)
+        self.save()
+
+    def save(self) -> None:
+        """Saves all variables at the current step."""
+        path, step = f"{self._folder}/model.ckpt", self._train.get_global_step()
+        self._path = self._saver.save(self._session, path, step, write_meta_graph=False)
+
+    def restore(self) -> None:
+        """Restores the last saved checkpoint by its path."""
+        self._saver.restore(self._session, self._path)
+
+    def find_and_restore(self) -> None:
+        """Restores the newest checkpoint according to the state file."""
+        self._saver.restore(self._session, self._train.latest_checkpoint(self._folder))
+
+
+def _model_fn(network: str) -> Any:
+    import tensorflow as tf  # noqa: PLC0415
+
+    import kfac  # noqa: PLC0415
+    import replicate  # noqa: PLC0415
+    from benchmarks.tower_step.tower_models import mean_cross_entropy  # noqa: PLC0415
+    from examples.slim.networks import factory  # noqa: PLC0415
+
+    network_fn = factory.get_network_fn(network, CLASSES, is_training=True)
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        logits, _ = network_fn(features)
+        layers = kfac.graph_layer_collection()
+        layers.set_default_scale_and_shift_approximation("diagonal")
+        layers.register_categorical_predictive_distribution(logits, name="logits")
+        layers.auto_register_layers()
+        loss = mean_cross_entropy(logits, labels)
+        optimizer = replicate.TowerOptimizer(
+            lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+                learning_rate=0.01, damping=0.1, layer_collection=layers
+            )
+        )
+        train_op = optimizer.minimize(loss, tf.compat.v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+def measure(trained: Trained, rounds: int, folder: str) -> dict[str, dict[str, list[float]]]:
+    """Returns the seconds of each round after an untimed one, by operation and by way."""
+    folders = [pathlib.Path(folder, name) for name in ("replicate", "plain")]
+    for path in folders:
+        path.mkdir()
+    times: dict[str, dict[str, list[float]]] = {
+        operation: {way: [] for way in WAYS} for operation in OPERATIONS
+    }
+    with trained.graph.as_default():
+        ours, plain = EstimatorWay(trained, str(folders[0])), PlainWay(trained, str(folders[1]))
+        ways = dict(zip(WAYS, (ours, plain), strict=True))
+        for turn in range(rounds + 1):
+            trained.advance()
+            for operation, method in OPERATIONS.items():
+                for name in WAYS if turn % 2 else reversed(WAYS):
+                    seconds = harness.mean_seconds(getattr(ways[name], method), 1)
+                    times[operation][name] += [seconds] if turn else []
+    return times
+
+
+def lines(times: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator[str]:
+    """Yields the lines of a table: seconds, and ratios by round."""
+    yield f"{'':<16}" + "".join(f"{way + ' s':>24}" for way in WAYS) + f"{'ratio':>20}"
+    for operation, by_way in times.items():
+        ours, plain = (by_way[way] for way in WAYS)
+        yield (
+            f"{operation:<16}{harness.spread(ours, 3):>24}{harness.spread(plain, 3):>24}"
+            f"{harness.spread(harness.ratios(ours, plain), 2):>20}"
+        )
+
+
+def main(_: Sequence[str]) -> None:
+    """Runs the benchmark, then prints and saves the results."""
+    harness.divide_cpu(FLAGS.towers)
+    trained = Trained(FLAGS.network, FLAGS.side, FLAGS.towers)
+    with tempfile.TemporaryDirectory(dir=FLAGS.checkpoints) as folder:
+        found = measure(trained, FLAGS.rounds, folder)
+    variables = f"{len(trained.variables):,} variables, {trained.number_count:,} numbers"
+    print(f"{FLAGS.network} with K-FAC, towers: {FLAGS.towers}; {variables}")
+    print("\n".join(lines(found)))
+    harness.save(found)
+
+
+def define_flags() -> None:
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_string("network", "resnet_v1_50", "Network of examples.slim.networks.")
+    flags.DEFINE_integer("side", 32, "Side of the images, in pixels.", lower_bound=1)
+    flags.DEFINE_integer("towers", 2, "Number of towers.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 5, "Rounds of saving and restoring.", lower_bound=1)
+    flags.DEFINE_string(
+        "checkpoints", None, "Folder of the checkpoints, which are removed at the end."
+    )
+    harness.define_flags()
+
+
+if __name__ == "__main__":
+    define_flags()
+    harness.run(main)

@@ -1,1 +1,0 @@
-"""Benchmark of saving and restoring checkpoints. Run it with `python -m`."""

@@ -1,0 +1,102 @@
+"""Step times of K-FAC, of towers, and of reductions of gradients, each with its alternatives.
+
+The programs are those of `benchmarks.kfac_step`, on the first device, and of
+`benchmarks.tower_step`, on all devices.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import tensorflow as tf
+
+from benchmarks import harness
+from benchmarks.gpu_check.machine import Devices
+from benchmarks.gpu_check.outcome import Outcome, Table, judge
+from benchmarks.gpu_check.training import BATCH_SIZE, Mlp
+from benchmarks.kfac_step import MODELS, step_programs
+from benchmarks.tower_step import WAYS, tower_models, tower_programs
+from model_deploy import GradientReduction
+
+ROUNDS = 5
+"""Blocks of each program."""
+
+BLOCK = step_programs.INVERT_EVERY
+"""Steps in a block: one interval between K-FAC's inverses."""
+
+
+def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODELS) -> Outcome:
+    """Times the programs. There is no limit: the part fails only if a program does."""
+    of_kfac = {model: _time_kfac(model, devices.names[0], rounds) for model in models}
+    of_towers = _time_towers(devices, rounds)
+    of_reductions = time_reductions(devices, rounds)
+    first = WAYS[0]
+    tables = (
+        _table(
+            f"K-FAC on {devices.names[0]}",
+            ("model", "K-FAC", "momentum"),
+            {model: (times["kfac"], times["momentum"]) for model, times in of_kfac.items()},
+        ),
+        _table(
+            f"ConvNet 28x28 on {devices}",
+            ("alternative", first, "alternative"),
+            {way: (of_towers[first], of_towers[way]) for way in WAYS[1:]},
+        ),
+        _table(
+            f"A network with 19 MB of gradients on {devices}",
+            ("reduction", "reduction", "last"),
+            {n: (t, of_reductions["last"]) for n, t in of_reductions.items() if n != "last"},
+        ),
+    )
+    summary = "; ".join(
+        f"{table.columns[1]}: " + ", ".join(f"{name} {ratio}" for name, ratio, *_ in table.rows)
+        for table in tables[:2]
+    )
+    return judge(True, summary, *tables)
+
+
+def time_reductions(
+    devices: Devices, rounds: int, model: tower_models.Model | None = None
+) -> Mapping[str, Sequence[float]]:
+    """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
+    wide = model or Mlp(16, (2048, 2048))
+    builds = {
+        way: functools.partial(tower_programs.replicated, reduction=way)
+        for way in get_args(GradientReduction)
+    }
+    programs = {
+        way: tower_programs.GraphProgram(wide, devices.names, build)
+        for way, build in builds.items()
+    }
+    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
+
+
+def _time_kfac(model: str, device: str, rounds: int) -> Mapping[str, Sequence[float]]:
+    programs = {
+        name: step_programs.Program(model, name, BATCH_SIZE, device=device)
+        for name in ("momentum", "kfac")
+    }
+    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
+
+
+def _time_towers(devices: Devices, rounds: int) -> Mapping[str, Sequence[float]]:
+    model = tower_models.ConvNet(28, BATCH_SIZE)
+    # NCCL, the default on GPUs, refuses two replicas on one GPU.
+    reduction = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
+    programs = tower_programs.all_ways(model, devices.names, reduction)
+    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
+
+
+def _table(
+    title: str,
+    heads: tuple[str, str, str],
+    times: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+) -> Table:
+    """Returns a table of ratios and milliseconds: median [least, most] of blocks."""
+    first, ours, theirs = heads
+    rows = []
+    for name, pair in times.items():
+        milliseconds = [harness.spread([1e3 * t for t in each], 2) for each in pair]
+        rows.append([name, harness.spread(harness.ratios(*pair), 2), *milliseconds])
+    columns = (first, f"{ours} / {theirs}", f"{ours}, ms", f"{theirs}, ms")
+    return Table(f"{title}: median [least, most] of blocks", columns, rows)

@@ -1,1 +1,0 @@
-"""Memory that K-FAC keeps on each GPU, found without a GPU. Run it with `python -m`."""

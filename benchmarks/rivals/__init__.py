@@ -1,1 +1,0 @@
-"""Other K-FACs and other matrix optimizers, which run in virtual environments of their own."""

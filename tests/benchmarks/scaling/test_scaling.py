@@ -1,0 +1,46 @@
+"""Cases and tables of clusters, and the measurement of real ones."""
+
+import types
+
+import pytest
+
+from benchmarks import harness
+from benchmarks.scaling import points
+from benchmarks.scaling.chains import SHAPES
+
+FIRST = SHAPES[0]
+
+
+def test_cases_are_those_that_modes_can_have(monkeypatch):
+    options = types.SimpleNamespace(workers=["1", "3"], shapes=["0", "2"])
+    monkeypatch.setattr(points, "FLAGS", options)
+    modes = ["asynchronous", "averaging", "dedicated_workers"]
+    assert points.cases(modes) == [
+        ("asynchronous", FIRST, 1),
+        ("asynchronous", FIRST, 3),
+        ("dedicated_workers", FIRST, 3),
+        ("asynchronous", SHAPES[2], 1),
+        ("asynchronous", SHAPES[2], 3),
+    ]
+
+
+def test_table_compares_all_reduce_with_keras():
+    found = {("all_reduce", FIRST, 2): [0.004, 0.006], ("keras", FIRST, 2): [0.010]}
+    found[("synchronous", FIRST, 1)] = [0.002, 0.001, 0.003]
+    _, _, ours, theirs, synchronous = points.table(found)
+    assert ours == "| all_reduce | 4 × 256², 512 |  | 5.0 (0.50) |"
+    assert theirs == "| keras | 4 × 256², 512 |  | 10.0 |"
+    assert synchronous == "| synchronous | 4 × 256², 512 | 2.0 |  |"
+
+
+def test_failed_processes_are_an_error(monkeypatch):
+    monkeypatch.setattr(points.sys, "executable", "false")
+    with pytest.raises(harness.ChildError, match="Could not measure all_reduce with 1 workers"):
+        points.measure("all_reduce", FIRST, 1, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("mode", ["averaging", "shared", "all_reduce"])
+def test_two_real_workers_are_measured(mode):
+    assert 0 < points.measure(mode, SHAPES[2], 2, 10) < 10
