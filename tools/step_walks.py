@@ -169,7 +169,8 @@ def main(_: list[str]) -> None:
             print(f"\n{name}:")
             for code in sorted(walk.functions, key=lambda c: (c.co_filename, c.co_firstlineno)):
                 path = pathlib.Path(code.co_filename).relative_to(_ROOT.parent)
-                print(f"  {path}:{code.co_firstlineno} {code.co_qualname}")
+                note = " (only forwards)" if _only_forwards(code) else ""
+                print(f"  {path}:{code.co_firstlineno} {code.co_qualname}{note}")
 
 
 if __name__ == "__main__":
