@@ -23,7 +23,7 @@ TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
 		keras_model saved tower variables) \
 	$(addprefix tests/replicate/estimator/,checkpoints $(patsubst %,test_%.py, \
 		estimator evaluating exporting keras_names session training warm_start)) \
-	$(addprefix tests/kfac/,graph_search keras registration test_old_names.py test_optimizer.py)
+	$(addprefix tests/kfac/,graph_search keras registration old_programs test_optimizer.py)
 
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE

@@ -21,8 +21,6 @@ except ModuleNotFoundError as error:
         "pip install 'replicate-model-fn[cpu]' (or [gpu])."
     ) from None
 
-from typing import TYPE_CHECKING
-
 from kfac import (
     async_updates,
     cluster,
@@ -55,7 +53,7 @@ from kfac.layer_collection import (
     auto_register_layers,
     graph_layer_collection,
 )
-from kfac.moved_names import finder as _finder
+from kfac.old_programs import bend_for_old_programs as _bend_for_old_programs
 from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
@@ -99,8 +97,7 @@ __all__ = [
     "worker_roles",
 ]
 
-if not TYPE_CHECKING:
-    __getattr__ = _finder(__name__, __all__)
+_bend_for_old_programs()
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ References:
   approximations", §3: inverses computed asynchronously.
 """
 
-# The policy is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s.
+# The threads' part is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +15,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from kfac.arguments import check_period
 from kfac.optimizer import KfacOptimizer
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.asynchronous_refresh import AsynchronousRefresh, RefreshThreads
+from kfac.update.asynchronous_refresh import AsynchronousRefresh
 
 v1 = tf.compat.v1
 
@@ -36,8 +37,6 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
     not take. Let the input repeat (`dataset.repeat()`), and count steps rather than epochs; where
     it ends, the background ends too, silently. An input that is fed cannot be used.
     """
-
-    _refresh: AsynchronousRefresh
 
     @documents_settings
     def __init__(  # noqa: D417
@@ -59,12 +58,13 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
         self._check_names(kwargs)
-        super().__init__(
-            cov_devices=cov_devices,
-            inv_devices=inv_devices,
-            refresh=RefreshThreads(num_cov_inv_update_threads),
-            **kwargs,
+        if num_cov_inv_update_threads is not None:
+            check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
+        super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
+        self._background = AsynchronousRefresh(
+            self._step, self._estimator, self._name, num_cov_inv_update_threads
         )
+        self._make_step = self._background.train_op
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.
@@ -77,11 +77,11 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: `apply_gradients` or `minimize` has not been called yet.
           Exception: Whatever an update raised in the first round.
         """
-        self._refresh.start(sess, coord)
+        self._background.start(sess, coord)
 
     def check_cov_inv_ops(self) -> None:
         """Raises what an update raised in the background, once; else does nothing."""
-        self._refresh.check()
+        self._background.check()
 
     def stop_cov_inv_ops(self, sess: v1.Session | None = None) -> None:
         """Ends what `run_cov_inv_ops` started, and waits for it. Does nothing if nothing runs.
@@ -93,7 +93,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           Exception: What an update raised in the background, unless it was raised before.
         """
         del sess
-        self._refresh.stop()
+        self._background.stop()
 
     @contextlib.contextmanager
     def updating(self, sess: v1.Session) -> Iterator[None]:

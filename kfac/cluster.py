@@ -1,24 +1,28 @@
 """The K-FAC optimizer for the workers of a cluster: synchronous gradients, and curvature by role.
 
+All-reduce is simpler where each worker can hold the variables and the curvature. This is for
+servers that hold them, for steps that outlive a lost worker, and for workers that do nothing but
+curvature.
+
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
   approximations", §3.
 """
 
-# The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`',
+# The workers' part is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`',
 # everything else is `kfac.optimizer`'s.
 
 from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import Scalar
+from kfac._types import Scalar, Variable
 from kfac.optimizer import KfacOptimizer
 from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.cluster_refresh import ClusterRefresh, RefreshShares
+from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
 
 v1 = tf.compat.v1
 
@@ -42,8 +46,6 @@ class ClusterKfacOpt(KfacOptimizer):
             session.run(train_op)
     ```
     """
-
-    _refresh: ClusterRefresh
 
     @documents_settings
     def __init__(  # noqa: D417
@@ -72,9 +74,15 @@ class ClusterKfacOpt(KfacOptimizer):
           TypeError: An argument is unknown, or as in `KfacOptimizer`.
         """
         self._check_names(kwargs)
-        shares = RefreshShares(worker, invert_every, cov_update_every)
+        shares = RefreshByWorkers(worker, invert_every, cov_update_every)
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker
+        self._work = ClusterWork(shares, self._step, self._estimator, self._name)
+        self._make_step = self._work.train_op
+
+    def variables(self) -> list[Variable]:
+        """Returns all state: also the steps at which inverses are due again."""
+        return [*super().variables(), *self._work.variables]
 
     @property
     def worker(self) -> WorkerRole:
@@ -84,12 +92,12 @@ class ClusterKfacOpt(KfacOptimizer):
     @property
     def sync_replicas(self) -> v1.train.SyncReplicasOptimizer:
         """The optimizer that aggregates the gradients of the workers."""
-        return self._refresh.sync
+        return self._work.sync
 
     @property
     def inverse_queue(self) -> OpQueue | None:
         """The updates of inverses that a dedicated worker runs one at a time; None on others."""
-        return self._refresh.inverse_queue
+        return self._work.inverse_queue
 
     def make_session_run_hook(
         self, is_chief: bool | None = None, num_tokens: int = -1
@@ -107,5 +115,5 @@ class ClusterKfacOpt(KfacOptimizer):
         """
         if self._worker.computes_gradients:
             chief = self._worker.is_chief if is_chief is None else is_chief
-            return self._refresh.sync.make_session_run_hook(chief, num_tokens)
+            return self._work.sync.make_session_run_hook(chief, num_tokens)
         return OpQueueHook(lambda: self.inverse_queue)

@@ -26,7 +26,6 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions.base import LossFunction
-from kfac.moved_names import with_moved_attributes
 from kfac.registration.loss_table import RegisteredLosses
 from kfac.variables import check_not_partitioned
 
@@ -34,7 +33,6 @@ v1 = tf.compat.v1
 
 
 @typing.final
-@with_moved_attributes
 class CurvatureMatrixVectorProductComputer:
     """Multiplies by the Fisher matrix, the GGN and their factors, and by the Hessian.
 

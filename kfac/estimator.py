@@ -9,8 +9,8 @@ References:
 
 import functools
 import typing
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,25 +31,19 @@ from kfac.curvature.block_products import (
     product_or_identity,
     split_into_blocks,
 )
+from kfac.curvature.by_hand import CurvatureByHand
 from kfac.curvature.estimation_modes import MODES, mode_of
-from kfac.curvature.passes import BackwardPasses, may_stand_in
+from kfac.curvature.passes import BackwardPasses, BegunStatistics, may_stand_in
 from kfac.curvature.shared_work import inverse_update
 from kfac.curvature.timing import PhaseTimes
-from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
-    INVERSE,
-    ITSELF,
-    Cholesky,
-    CholeskyInverse,
     MatrixFunction,
-    Power,
 )
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
+from kfac.placement import STRATEGIES, Devices, Placement, distinct, placement_costs
 from kfac.registration.registered_model import RegisteredModel
 from kfac.state import (
     CPU,
@@ -67,51 +61,8 @@ v1 = tf.compat.v1
 ESTIMATION_MODES = tuple(MODES)
 
 
-class _Plan(NamedTuple):
-    """All that is fixed when the estimator is first used.
-
-    Attributes:
-      placement: Devices of all work.
-      params_stats: Gradients of the signal with respect to the variables, or nothing.
-    """
-
-    placement: Placement
-    params_stats: tuple[Tensor, ...]
-
-
-class _Statistics(NamedTuple):
-    """Statistics of a batch that have begun.
-
-    Attributes:
-      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
-        behind.
-      start: Time at which they began.
-      backward: The backward pass, if it is made already.
-    """
-
-    due: Tensor | Gate | bool
-    start: Tensor
-    backward: BackwardPass | None = None
-
-
-def make_fisher_estimator(
-    placement_strategy: str | None = None, **kwargs: Any
-) -> "FisherEstimator":
-    """Returns a Fisher estimator.
-
-    Args:
-      placement_strategy: None spreads the work over devices by cost, "round_robin" in turn.
-      **kwargs: The arguments of `FisherEstimator`.
-
-    Raises:
-      ValueError: The strategy is unknown, or as in `FisherEstimator`.
-    """
-    return FisherEstimator(placement_strategy=placement_strategy, **kwargs)
-
-
 @typing.final
-@with_moved_attributes
-class FisherEstimator:
+class FisherEstimator(CurvatureByHand):
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
 
     Attributes:
@@ -191,8 +142,9 @@ class FisherEstimator:
         self._compute_params_stats = compute_params_stats
         self._batch_size = batch_size
         self._devices = (cov_devices, inv_devices, trans_devices)
-        self._place = STRATEGIES[placement_strategy]
-        self._plan: _Plan | None = None
+        self._strategy = STRATEGIES[placement_strategy]
+        self._placement: Placement | None = None
+        self._params_stats: tuple[Tensor, ...] = ()
         self._passes: BackwardPasses | None = None
         self._sums: BatchSums | None = None
         self._slots_with_variables: list[MatrixSlot] | None = None
@@ -233,7 +185,8 @@ class FisherEstimator:
                 f"{self.name} has no params_stats: it was made with compute_params_stats=False. "
                 "Pass compute_params_stats=True, and batch_size."
             )
-        return self._instantiate().params_stats
+        self._make_factors()
+        return self._params_stats
 
     @property
     def blocks(self) -> tuple[FisherBlock, ...]:
@@ -243,24 +196,8 @@ class FisherEstimator:
     @property
     def factors(self) -> tuple[FisherFactor, ...]:
         """The factors, in the order of the thunks; makes them at first use."""
-        self._instantiate()
+        self._make_factors()
         return self._collection.get_factors()
-
-    def get_cov_vars(self) -> tuple[list[Tensor], ...]:
-        """Returns the moving averages of each factor, read now, in the order of `factors`.
-
-        Most factors have one. All are NaN before the first update. Makes all variables.
-        """
-        self.make_vars()
-        return tuple(factor.get_cov_vars() for factor in self.factors)
-
-    def get_inv_vars(self) -> tuple[list[Variable], ...]:
-        """Returns the variables of the inverses of each factor, in the order of `factors`.
-
-        They are zero before the first update. Makes all variables.
-        """
-        self.make_vars()
-        return tuple(factor.get_inv_vars() for factor in self.factors)
 
     @property
     def cov_variables(self) -> list[Variable]:
@@ -274,12 +211,15 @@ class FisherEstimator:
         """The variables of all inverses, and their counters."""
         return [v for factor in self.factors for v in factor.inv_variables]
 
-    def _instantiate(self) -> _Plan:
-        """Finalizes the collection, makes factors and places them; once."""
-        if self._plan is None:
-            variables = self.variables if self._compute_params_stats else ()
-            self._plan = self._planned(self._backward_passes().always(variables))
-        return self._plan
+    @property
+    def placement(self) -> Placement:
+        """Devices of all work; makes the factors at first use."""
+        return self._make_factors()
+
+    @property
+    def inverse_devices(self) -> list[str]:
+        """The device on which each factor is inverted; "" means no preference."""
+        return [place.compute for place in self.placement.inv]
 
     def _backward_passes(self) -> BackwardPasses:
         """Returns the backward passes. Finalizes the collection first."""
@@ -287,40 +227,39 @@ class FisherEstimator:
             if not self._collection.is_final:
                 self._collection.finalize()
             self._collection.check_registration(self.variables)
-            self._passes = BackwardPasses(self.name, self._mode, self._collection, self._colocate)
+            self._passes = BackwardPasses(
+                self.name, self._mode, self._collection, self._colocate, self.times
+            )
         return self._passes
 
-    def _planned(self, backward: BackwardPass) -> _Plan:
+    def _make_factors(self, of: BackwardPass | None = None) -> Placement:
+        """Makes factors of the gradients of a pass, and decides on devices, once.
+
+        Args:
+          of: The pass; None means the one that always runs.
+        """
+        if self._placement is not None:
+            return self._placement
+        variables = self.variables if self._compute_params_stats else ()
+        backward = of or self._backward_passes().always(variables)
         with v1.name_scope(self.name):
-            params_stats = self._first_order_statistics(backward)
-            self._instantiate_factors(backward)
-        return _Plan(self._placement(), params_stats)
-
-    def _first_order_statistics(self, backward: BackwardPass) -> tuple[Tensor, ...]:
-        if self._batch_size is None:
-            return ()
-        batch_size = checked_batch_size(self._batch_size, self._collection)
-        if not self._compute_params_stats:
-            return ()
-        return first_order_statistics(backward, self.variables, batch_size)
-
-    def _instantiate_factors(self, backward: BackwardPass) -> None:
-        """Makes the factors of all blocks and asks for the functions of them that are served."""
-        first = 0
-        for block in self.blocks:
-            tensors = block.tensors_to_compute_grads()
-            block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
-            first += len(tf.nest.flatten(tensors))
-            for function in self._served.all:
-                block.register(function)
-            block.check_shapes()
-
-    def _placement(self) -> Placement:
-        costs = placement_costs(self.blocks, self._collection.get_factors())
-        layers = distinct(device for block in self.blocks for device in block.devices)
+            if self._batch_size is not None:
+                batch_size = checked_batch_size(self._batch_size, self._collection)
+                self._params_stats = first_order_statistics(backward, variables, batch_size)
+            first = 0
+            for block in self.blocks:
+                tensors = block.tensors_to_compute_grads()
+                block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
+                first += len(tf.nest.flatten(tensors))
+                for function in self._served.all:
+                    block.register(function)
+                block.check_shapes()
         # Blocks of the parameters themselves name no device; they go where the others are.
-        named = tuple(device for device in layers if device)
-        return self._place(costs, Devices(*self._devices, named or layers))
+        layers = distinct(device for block in self.blocks for device in block.devices)
+        devices = Devices(*self._devices, tuple(filter(None, layers)) or layers)
+        costs = placement_costs(self.blocks, self._collection.get_factors())
+        self._placement = self._strategy(costs, devices)
+        return self._placement
 
     def multiply_function(
         self,
@@ -349,7 +288,7 @@ class FisherEstimator:
         """
         self._served.check(function, self.name)
         self.make_vars()
-        blocks, devices = self.blocks, self._instantiate().placement.trans
+        blocks, devices = self.blocks, self.placement.trans
         vectors = split_into_blocks(blocks, vecs_and_vars)
         products = []
         for block, vector, device in zip(blocks, vectors, devices, strict=True):
@@ -361,76 +300,36 @@ class FisherEstimator:
                 )
         return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
 
-    def multiply(
-        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
-    ) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by M, with the averages as they are; see `multiply_function`."""
-        return self.multiply_function(ITSELF, vecs_and_vars, from_identity=from_identity)
-
-    def multiply_inverse(
-        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
-    ) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by M⁻¹, with the inverses as they are; see `multiply_function`."""
-        return self.multiply_function(INVERSE, vecs_and_vars, from_identity=from_identity)
-
-    def multiply_matpower(
-        self, exp: float, vecs_and_vars: VectorsAndVariables
-    ) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by M to the power `exp`; see `multiply_function`."""
-        return self.multiply_function(Power(exp), vecs_and_vars)
-
-    def multiply_cholesky(
-        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
-    ) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by L, or by Lᵀ, where LLᵀ = M; see `multiply_function`.
-
-        A block of L is the Cholesky factor of that of M. For a Kronecker product it is the product
-        of the two lower triangular factors.
-        """
-        return self.multiply_function(Cholesky(), vecs_and_vars, transpose)
-
-    def multiply_cholesky_inverse(
-        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
-    ) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by L⁻¹, or by its transpose; see `multiply_cholesky`."""
-        return self.multiply_function(CholeskyInverse(), vecs_and_vars, transpose)
-
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""
         # The factors stay the same, but functions may be registered later.
         slots = [slot for factor in self.factors for slot in factor.inverses]
         if slots == self._slots_with_variables:
             return
-        for make in (*self._cov_variable_thunks(), *self._inv_variable_thunks()):
-            make()
+        placement = self.placement
+        for factor, place in zip(self.factors, placement.cov, strict=True):
+            factor.instantiate_cov_variables(place.variables)
+        for factor, place in zip(self.factors, placement.inv, strict=True):
+            factor.instantiate_inv_variables(place.variables)
         self._slots_with_variables = slots
 
-    def _cov_variable_thunks(self) -> list[VariablesThunk]:
-        def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
-            factor.instantiate_cov_variables(place.variables)
-            return factor.cov_variables
-
-        places = self._instantiate().placement.cov
-        return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
-
-    def _inv_variable_thunks(self) -> list[VariablesThunk]:
-        def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
-            factor.instantiate_inv_variables(place.variables)
-            return factor.inv_variables
-
-        places = self._instantiate().placement.inv
-        return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
-
-    def _update_averages(
-        self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
+    def fold(
+        self,
+        indices: Sequence[int],
+        should_decay: Tensor | bool = True,
+        backward: BackwardPass | None = None,
     ) -> Operation:
         """Returns an op that folds a batch into some averages; into none if it is not finite.
 
         Args:
-          indices: Which factors.
-          backward: The backward pass to use, unless there are sums to use.
+          indices: Numbers of the factors.
           should_decay: bool []; when false the past keeps its full weight.
+          backward: The backward pass to use, unless there are sums to use; None means the one that
+            always runs.
         """
+        self._make_factors()
+        passes = self._backward_passes()
+        backward = backward or passes.always()
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
@@ -441,18 +340,13 @@ class FisherEstimator:
             statistics, taken = self._sums.taken(indices)
             folded = fold_statistics(factors, devices, statistics, decay)
             return group(*folded, assign_all(taken))
-        places, passes = self._instantiate().placement.cov, self._backward_passes()
-        devices = [places[index].compute for index in indices]
+        devices = [self.placement.cov[index].compute for index in indices]
         batch = Batch(passes.substitutes(backward), backward.is_finite)
         used = Assignment(passes.sample_step, backward.next_step)
         return group(*fold_batch(factors, devices, batch, decay), assign_all([used]))
 
-    @property
-    def inverse_devices(self) -> list[str]:
-        """The device on which each factor is inverted; "" means no preference."""
-        return [place.compute for place in self._instantiate().placement.inv]
-
-    def _update_inverses(self, indices: Sequence[int]) -> Operation:
+    def refresh(self, indices: Sequence[int]) -> Operation:
+        """Returns an op that recomputes the inverses of some factors, by their numbers."""
         devices = self.inverse_devices
         factors = [self.factors[index] for index in indices]
         return inverse_update(factors, [devices[index] for index in indices])
@@ -471,7 +365,7 @@ class FisherEstimator:
         """
 
         def update(backward: BackwardPass) -> Operation:
-            return self._update_averages(range(len(self.factors)), backward, should_decay)
+            return self.fold(range(len(self.factors)), should_decay, backward)
 
         if self._sums:
             self.make_vars()
@@ -479,7 +373,7 @@ class FisherEstimator:
                 return run_if(due, lambda: update(self._backward_passes().of_factors))
         begun = self._begin_statistics(due)
         with v1.name_scope(f"{self.name}/update_averages"):
-            return self._timed(begun, update)
+            return self._backward_passes().end(begun, update)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -492,7 +386,7 @@ class FisherEstimator:
             branch.
         """
         begun, passes = self._begin_statistics(due), self._backward_passes()
-        places = self._instantiate().placement.cov
+        places = self.placement.cov
         sums = self._sums = self._sums or BatchSums(self.factors, places)
 
         def add(backward: BackwardPass) -> Operation:
@@ -500,9 +394,9 @@ class FisherEstimator:
             return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            return self._timed(begun, add)
+            return passes.end(begun, add)
 
-    def _begin_statistics(self, due: Tensor | bool) -> _Statistics:
+    def _begin_statistics(self, due: Tensor | bool) -> BegunStatistics:
         """Begins the statistics of a batch, and makes all variables.
 
         Where the first statistics are needed only at times, so is the backward pass, and factors
@@ -513,32 +407,15 @@ class FisherEstimator:
         is_first = passes.are_none and not self._compute_params_stats
         if due is True or is_in_function() or not is_first or not may_stand_in(self.blocks):
             self.make_vars()
-            return _Statistics(due, start)
+            return BegunStatistics(due, start)
         with v1.control_dependencies([start]):
             gate = Gate(due)
             backward = passes.behind(gate)
-        self._plan = self._planned(passes.of_factors)
+        self._make_factors(passes.of_factors)
         for factor in self.factors:
-            factor.default_substitutes = passes.substitutes
+            factor.stand_for(passes.substitutes)
         self.make_vars()
-        return _Statistics(gate, start, backward)
-
-    def _timed(self, begun: _Statistics, update: Callable[[BackwardPass], Operation]) -> Operation:
-        """Returns an op that ends statistics by an update, and notes the time that they took."""
-        due, start, known = begun
-        passes = self._backward_passes()
-
-        def timed() -> Operation:
-            backward = known or (passes.always() if due is True else passes.new())
-            # Changes wait for the time to be read, but not what they are made of, save in a branch.
-            with v1.control_dependencies([start]):
-                is_finite = tf.identity(backward.is_finite)
-            return self.times.end(
-                "covariance", start, update(backward._replace(is_finite=is_finite))
-            )
-
-        with v1.control_dependencies([] if due is True else [start]):
-            return run_if(due, timed)
+        return BegunStatistics(gate, start, backward)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""
@@ -569,7 +446,7 @@ class FisherEstimator:
             start = self.times.begin("inverse", after=[] if due is True else [due])
 
             def update() -> Operation:
-                return self.times.end("inverse", start, self._update_inverses(chosen))
+                return self.times.end("inverse", start, self.refresh(chosen))
 
             with v1.control_dependencies([start]):
                 return run_if(due, update)
@@ -592,77 +469,8 @@ class FisherEstimator:
                 with v1.device(CPU):
                     is_any, each = tf.reduce_any(due), tf.unstack(due, len(shares))
                 done = [
-                    run_if(flag, functools.partial(self._update_inverses, share))
+                    run_if(flag, functools.partial(self.refresh, share))
                     for flag, share in zip(each, shares, strict=True)
                 ]
             with v1.control_dependencies([group(*done)]):
                 return run_if(is_any, lambda: self.times.end("inverse", start, start.op))
-
-    def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
-        """Returns functions that make variables and ops, one of each kind per factor.
-
-        Args:
-          scope: Name scope of the ops; None means the estimator's name.
-
-        Returns:
-          (cov variables, cov updates, inv variables, inv updates), each in the order of
-          `factors`. The variables of a factor must be made before its updates, and outside of
-          conditional branches. Cov updates take `should_decay` as in `make_cov_update_op`.
-          Inverse updates must run after cov updates, not beside them.
-        """
-        self._instantiate()
-        name, passes = scope or self.name, self._backward_passes()
-
-        def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
-            with v1.name_scope(f"{name}/cov_update_{index}"):
-                return self._update_averages([index], passes.always(), should_decay)
-
-        def inv_update(index: int) -> Operation:
-            with v1.name_scope(f"{name}/inv_update_{index}"):
-                return self._update_inverses([index])
-
-        indices = range(len(self.factors))
-        return Thunks(
-            self._cov_variable_thunks(),
-            [functools.partial(cov_update, index) for index in indices],
-            self._inv_variable_thunks(),
-            [functools.partial(inv_update, index) for index in indices],
-        )
-
-    def make_vars_and_create_op_thunks(
-        self, scope: str | None = None
-    ) -> tuple[list[Thunk], list[Thunk]]:
-        """Makes all variables; returns functions that make the update ops, one per factor.
-
-        Args:
-          scope: Name scope of the ops; None means the estimator's name.
-
-        Returns:
-          (cov updates, inv updates), in the order of `factors`. Inverse updates must run after
-          cov updates, not beside them.
-        """
-        _, cov_updates, _, inv_updates = self.create_ops_and_vars_thunks(scope)
-        self.make_vars()
-        return cov_updates, inv_updates
-
-    def make_ops_and_vars(self, scope: str | None = None) -> CurvatureOps:
-        """Makes all variables and one update op per factor and kind.
-
-        Args:
-          scope: Name scope of the ops; None means the estimator's name.
-        """
-        cov_thunks, inv_thunks = self.make_vars_and_create_op_thunks(scope)
-        cov_updates, inv_updates = ([make() for make in t] for t in (cov_thunks, inv_thunks))
-        name = scope or self.name
-        return CurvatureOps(
-            cov_updates,
-            tf.group(*cov_updates, name=f"{name}/cov_update"),
-            inv_updates,
-            tf.group(*inv_updates, name=f"{name}/inv_update"),
-            cov_thunks,
-            inv_thunks,
-        )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

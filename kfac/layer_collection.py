@@ -17,8 +17,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions.base import LossFunction
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.protocols import SHARED, VARIABLE_NOTES
+from kfac.protocols import VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -103,7 +102,6 @@ def _of_losses(
 
 
 @final
-@with_moved_attributes
 @methods_show_user_frames
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
@@ -116,13 +114,6 @@ class LayerCollection:
       layer_table: The layers, their factors, and the linked parameters.
       loss_table: The losses.
     """
-
-    def __new__(cls, graph: Graph = None, *args: Any, **kwargs: Any) -> "LayerCollection":
-        """Returns a new collection, or the one of all towers of a model that knows of none."""
-        shared = v1.get_collection(SHARED) if graph is None else []
-        new = functools.partial(super().__new__, cls)
-        collection: LayerCollection = shared[-1](new) if shared else new()
-        return collection
 
     def __init__(
         self,
@@ -137,8 +128,6 @@ class LayerCollection:
           name: Used in messages only.
           config: Settings of all factors and blocks; None means the defaults.
         """
-        if hasattr(self, "_scope"):
-            return  # A later tower asks for the collection of the first one.
         self._scope = RegistrationScope(graph, name)
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
@@ -516,7 +505,3 @@ def set_default_layer_collection(layer_collection: LayerCollection | None) -> No
             f"{defaults[-1].name!r} is. Call set_default_layer_collection(None) first."
         )
     defaults.append(layer_collection)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

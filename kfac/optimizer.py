@@ -11,39 +11,36 @@ References:
 
 # The optimizer makes settings of its arguments, parts of the settings, each once, and forwards
 # calls: curvature is the estimator's, the step `kfac.update.step`'s, momentum and damping are its
-# rules'. A policy of `kfac.update.refresh` says when the curvature is updated.
+# rules'. A policy of `kfac.update.refresh` says when the step updates the curvature.
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_names, names_of
+from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
-from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
 from kfac.damping.adaptation import make_damping_rule
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
-from kfac.estimator import make_fisher_estimator
+from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.vectors import Vector
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
+from kfac.update.gradients import check_gradients
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
-from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.refresh import BY_CALLER, RefreshSettings
-from kfac.update.step import KfacStep, StepRules
+from kfac.update.refresh import BY_CALLER, RefreshPolicy
+from kfac.update.step import KfacStep, MakeStep
 from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 
 v1 = tf.compat.v1
@@ -51,7 +48,6 @@ v1 = tf.compat.v1
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
 
-@with_moved_attributes
 @methods_show_user_frames
 class KfacOptimizer(v1.train.GradientDescentOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
@@ -120,7 +116,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         rejection_rho_threshold: float | None = KfacSettings.rejection_rho_threshold,
         include_damping_in_qmodel_change: bool = KfacSettings.include_damping_in_qmodel_change,
         decays: Callable[[Variable], bool] | None = KfacSettings.decays,
-        refresh: RefreshSettings = BY_CALLER,
+        refresh: RefreshPolicy = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
@@ -146,7 +142,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
             called here.
         """
-        check_overrides(type(self), KfacOptimizer)
         settings = KfacSettings.of(locals())
         check_excluded(
             "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
@@ -155,7 +150,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self._var_list = var_list
         self._graph: Graph = None
         self._interval = damping_adaptation_interval
-        self._from_identity = refresh.from_identity
+        self._refresh = refresh
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
@@ -167,8 +162,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         every_step = self._momentum_rule.knows_model_change
         self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
         self._damping_rule = make_damping_rule(settings, self._losses, self._change)
-        self._estimator = make_fisher_estimator(
-            placement_strategy,
+        self._estimator = FisherEstimator(
+            placement_strategy=placement_strategy,
             variables=var_list,
             cov_ema_decay=called_once(refresh.decay_per_update(cov_ema_decay)),
             damping=functools.partial(
@@ -184,19 +179,20 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        rules = StepRules(
+        self._step = KfacStep(
+            name=name,
+            estimator=self._estimator,
+            policy=refresh,
+            multiply_inverse=self._multiply_inverse,
             momentum=self._momentum_rule,
+            make_velocities=self._make_velocities,
             damping=self._damping_rule,
             change=self._change,
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
-            from_identity=refresh.from_identity,
             decays=_always if decays is None else decays,
         )
-        self._step = KfacStep(
-            name, self._estimator, rules, self._make_velocities, self._precondition
-        )
-        self._refresh = refresh.policy(self._step, self._estimator, name)
+        self._make_step: MakeStep = self._step.make  # Subclasses add what they do beside a step.
 
     def __str__(self) -> str:
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
@@ -304,7 +300,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         _check_not_eager(self, "apply_gradients")
         self._check_one_graph()
         pairs = self.check_gradients(grads_and_vars)
-        return self._refresh.apply(pairs, global_step, name)
+        return self._make_step(pairs, global_step, name)
 
     def _check_one_graph(self) -> None:
         """Checks that no step was built in a graph whose Tensors the current one cannot read."""
@@ -333,18 +329,18 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           (product, variable) for the same variables, in the same order.
         """
         return self._estimator.multiply_function(
-            INVERSE, list(vecs_and_vars), from_identity=self._from_identity
+            INVERSE, list(vecs_and_vars), from_identity=self._refresh.from_identity
         )
 
     def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
 
-    def _precondition(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
-        """Returns M⁻¹x for a vector x, by that of the two methods which a subclass overrides."""
+    def _multiply_inverse(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """Multiplies a vector by M⁻¹, by that of the two methods which a subclass overrides."""
         has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
         multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner
-        return in_order(multiply(list(zip(given, variables, strict=True))), variables)
+        return multiply(vecs_and_vars)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
@@ -368,11 +364,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def variables(self) -> list[Variable]:
         """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
-        step = self._step.variables
-        if not step:
-            return []
-        curvature = [*self._estimator.cov_variables, *self._estimator.inv_variables]
-        return [*super().variables(), *step, *curvature, *self._refresh.variables]
+        state = self._step.variables
+        return [*super().variables(), *state] if state else []
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         """Returns the velocities of variables; makes them at first use."""
@@ -535,7 +528,3 @@ def _check_not_eager(optimizer: KfacOptimizer, method: str) -> None:
             "but it runs in graph mode only: call it in a model_fn of an Estimator, or inside of "
             "`with tf.Graph().as_default():`."
         )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -12,14 +12,12 @@ from kfac._types import Operation, Scalar
 from kfac.optimizer import KfacOptimizer
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.periodic_refresh import PeriodicRefresh, RefreshPeriods
+from kfac.update.periodic_refresh import RefreshPeriods
 
 
 @methods_show_user_frames
 class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose step first updates averages and inverses, when they are due."""
-
-    _refresh: PeriodicRefresh
 
     @documents_settings
     def __init__(  # noqa: D417
@@ -74,8 +72,8 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         has all their examples; gradients are for the caller to add up. Where no update of averages
         is due it does nothing. Must be called before `apply_gradients`.
         """
-        return self._refresh.accumulate_statistics()
+        return self._step.accumulate()
 
     def kfac_update_ops(self) -> Operation:
         """Returns an op that updates averages, then inverses, each when it is due."""
-        return self._refresh.update_op()
+        return self._step.update_curvature()

@@ -9,11 +9,10 @@ share of all of them.
 import itertools
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
-from kfac.moved_names import finder
 
 SLACK = 0.02
 """Part of the largest load that balancing may add, or leave above the mean, to move less data."""
@@ -277,7 +276,3 @@ def place_in_turn(costs: PlacementCosts, devices: Devices) -> Placement:
 STRATEGIES: Mapping[str | None, Callable[[PlacementCosts, Devices], Placement]] = (
     types.MappingProxyType({None: place_by_cost, "round_robin": place_in_turn})
 )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

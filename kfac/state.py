@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Graph, Operation, Tensor, Variable
-from kfac.linalg.shared_constants import made_once, shared_constant
+from kfac.linalg.shared import made_once, shared_constant
 from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
@@ -53,6 +53,26 @@ class Addition(NamedTuple):
 
 
 Change = Assignment | Addition
+
+
+class OptionalState(NamedTuple):
+    """State that a checkpoint may lack, as `kfac.protocols.OPTIONAL_STATE` keeps it.
+
+    Attributes:
+      owner: Name of what has the state, for messages.
+      state: Its variables.
+    """
+
+    owner: str
+    state: Sequence[Variable]
+
+    def get_name(self) -> str:
+        """Returns the name of the owner."""
+        return self.owner
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables."""
+        return list(self.state)
 
 
 def make_variable(
@@ -148,10 +168,9 @@ def _device_of(variable: Variable) -> Iterator[None]:
 def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
-    What is read from a reference variable shares its memory, and would change with a later
-    assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
-    of the variable instead, without waiting, if there were only copies between. So there is a check
-    of the shape, too.
+    A value that is read from a reference variable shares the variable's memory: a later assignment
+    in the same step would change it. So it is copied. A check if the copy is finite would skip the
+    copy, and look at the variable without waiting. The check of the shape prevents that.
 
     Args:
       variable: The variable.
@@ -161,7 +180,9 @@ def read(variable: Variable, copies: bool = True) -> Tensor:
     with _device_of(variable):
         if is_resource(variable):
             dtype = variable.dtype.base_dtype
-            return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+            value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+            value.set_shape(variable.shape)
+            return value
         if not copies:
             return variable.read_value()
         copy = tf.raw_ops.DeepCopy(x=variable.read_value())

@@ -7,11 +7,9 @@ says what to use.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from kfac._types import Scalar, Tensor, Variable
 from kfac.linalg.vectors import Vector, as_dense, entries, inner_product, scale
-from kfac.moved_names import finder
 from kfac.variables import name_of
 
 __all__ = ["ip", "ip_p", "sprod", "sprod_p", "sum_", "sum_p"]
@@ -103,7 +101,3 @@ def _matched(list1: Pairs, list2: Pairs) -> list[tuple[list[Vector], list[Variab
             f"{', '.join(names[1])}. Both must have the same variables in the same order."
         )
     return found
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -27,7 +27,6 @@ from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_ba
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
-from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.gradients.ungathered import ungathered_variables
 from replicate.graph_mode import check_no_keras_model, check_not_eager
@@ -35,19 +34,16 @@ from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
 from replicate.tower.build import Summaries, TowerBuild, TowerSettings, current_tower
 from replicate.tower.default_towers import default_devices
-from replicate.tower.loss_reductions import recorded_reductions
 from replicate.tower.recorded_plan import record_plan
 from replicate.tower.scopes import TowerScopes, tower_scopes
 from replicate.tower.workers import current_workers
+from replicate.unmodified.losses import recorded_reductions
+from replicate.unmodified.marks import mark_replicated
+from replicate.unmodified.optimizers import gathered_optimizers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 Reduction = v1.losses.Reduction
-
-_MARK = "builds_towers"
-_REDUCTION = "loss_reduction"
-_KNOWN = (_MARK, _REDUCTION)
-"""Attributes of functions, by which Estimators know how a model_fn is to be replicated."""
 
 
 @shows_user_frames
@@ -167,38 +163,6 @@ def replicate_model_fn(
     return mark_replicated(replicated_model_fn)
 
 
-def with_loss_reduction(model_fn: ModelFn, loss_reduction: str) -> ModelFn:
-    """Notes for an Estimator that replicates it how a model_fn reduces the examples' losses."""
-    setattr(model_fn, _REDUCTION, loss_reduction)
-    return model_fn
-
-
-def loss_reduction_of(model_fn: ModelFn) -> str | None:
-    """Returns the reduction of the examples' losses of a model_fn, None if nobody has told it."""
-    return getattr(model_fn, _REDUCTION, None)
-
-
-def mark_replicated(model_fn: ModelFn) -> ModelFn:
-    """Marks a model_fn that builds towers, so that an Estimator builds no towers around it."""
-    setattr(model_fn, _MARK, True)
-    return model_fn
-
-
-def is_replicated(model_fn: ModelFn) -> bool:
-    """Returns True for a model_fn that builds towers."""
-    return getattr(model_fn, _MARK, False)
-
-
-def replicated_like(model_fn: ModelFn, inner: ModelFn) -> ModelFn:
-    """Returns a model_fn about which all is known that is known about `inner`, which it calls."""
-    same = functools.partial(model_fn)
-    for function in (inner, model_fn):
-        for name in _KNOWN:
-            if hasattr(function, name):
-                setattr(same, name, getattr(function, name))
-    return same
-
-
 class _SplitBatch(NamedTuple):
     """A batch for the towers.
 
@@ -307,48 +271,33 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
 
 def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str) -> None:
     """Refuses towers that train on their parts of the batch. `names` is the last one's scope."""
-    trains = towers[-1].train_op is not None
-    is_used = TowerOptimizer.has_been_used()
-    if len(towers) == 1:
-        if trains and not is_used and current_workers() is not None:
-            raise _untrained("workers", "each worker", build)
+    count = len(towers)
+    if count == 1:
         return
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
-    if trains and not is_used:
-        raise _untrained(f"{len(towers)} towers", "each tower", build)
-    bare = ungathered_variables(towers[-1].train_op, names) if trains else []
-    if bare:
-        raise ValueError(
-            f"Cannot train on {len(towers)} towers: model_fn has an optimizer without a "
-            f"TowerOptimizer, which would train [{', '.join(bare)}] on a part of the batch only. "
-            f"{_remedy(build)}"
-        )
-
-
-def _untrained(copies: str, each: str, build: TowerBuild) -> ValueError:
-    """Returns the error for a train_op for which nothing sums gradients over the copies."""
-    if build.settings.wraps_optimizers:
-        return ValueError(
-            f"Cannot train on {copies}: model_fn returned a train_op, but no optimizer of "
-            f"tf.compat.v1.train applied gradients, so nothing sums them. {_remedy(build)}"
-        )
-    return ValueError(
-        f"Cannot train on {copies}: model_fn returned a train_op without a TowerOptimizer, so "
-        f"{each} would train on its own part of the batch. {_remedy(build)}"
-    )
-
-
-def _remedy(build: TowerBuild) -> str:
-    if build.settings.wraps_optimizers:
-        return (
-            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
-            "device, or apply gradients by an optimizer of tf.compat.v1.train."
-        )
-    return (
+    train_op = towers[-1].train_op
+    if train_op is None:
+        return
+    wrap = (
         "Please wrap optimizers with TowerOptimizer in model_fn: "
         "optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
     )
+    none = "a train_op without a TowerOptimizer, so each tower would train on its own part of the"
+    if build.settings.wraps_optimizers:
+        wrap = (
+            "Assignments of the model's own and optimizers of Keras are not gathered: train on one "
+            "device, or apply gradients by an optimizer of tf.compat.v1.train."
+        )
+        none = "a train_op, but no optimizer of tf.compat.v1.train applied the gradients of the"
+    if not TowerOptimizer.has_been_used():
+        raise ValueError(f"Cannot train on {count} towers: model_fn returned {none} batch. {wrap}")
+    bare = ungathered_variables(train_op, names)
+    if bare:
+        raise ValueError(
+            f"Cannot train on {count} towers: model_fn has an optimizer without a TowerOptimizer, "
+            f"which would train [{', '.join(bare)}] on a part of the batch only. {wrap}"
+        )
 
 
 def _settings_in(mode: str, settings: TowerSettings, batch: _SplitBatch) -> TowerSettings:

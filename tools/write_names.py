@@ -5,8 +5,7 @@
 
 A page has a table between two marks, `<!-- names: tf.estimator -->` and `<!-- end of names -->`.
 After the colon stand packages whose rows the table has, or, with a minus, leaves out. "gone from
-kfac", "settings of kfac" and "methods of kfac" stand for the names in `kfac.moved_names` and
-`kfac.old_hooks`.
+kfac", "settings of kfac" and "methods of kfac" stand for the names in `kfac.old_programs.table`.
 """
 
 import argparse
@@ -15,8 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, SETTINGS
-from kfac.old_hooks import OLD_HOOKS
+from kfac.old_programs.table import GONE, NEVER_CALLED, SETTINGS
 from replicate.compat.table import TABLE, Row
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -130,22 +128,22 @@ def as_code(text: str) -> str:
 
 def _moved() -> Iterator[str]:
     yield from ("| there | here |", "|---|---|")
-    for module, names in REPLACEMENTS.items():
+    for place, names in GONE.items():
         others = {name: new for name, new in names.items() if SETTINGS.get(name) != new}
-        yield from _moved_lines(f"`{module}`: ", others)
-    for owner, names in ATTRIBUTES.items():
-        yield from _moved_lines(f"objects of `{owner}`: ", names)
+        last = place.rpartition(".")[2]
+        owner = f"`{place}`" if last.islower() else f"objects of `{last}`"
+        yield from _moved_lines(f"{owner}: ", others)
 
 
 def _settings() -> Iterator[str]:
     yield from ("| constant | here |", "|---|---|")
-    in_utils = {"POSDEF_INV_METHOD": REPLACEMENTS["kfac.utils"]["POSDEF_INV_METHOD"]}
+    in_utils = {"POSDEF_INV_METHOD": GONE["kfac.utils"]["POSDEF_INV_METHOD"]}
     yield from _moved_lines("", {**SETTINGS, **in_utils})
 
 
 def _hooks() -> Iterator[str]:
     yield from ("| overridden there | here |", "|---|---|")
-    yield from _moved_lines("", OLD_HOOKS)
+    yield from _moved_lines("", NEVER_CALLED["kfac.optimizer.KfacOptimizer"])
 
 
 def _moved_lines(owner: str, names: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from benchmarks import harness
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
-from benchmarks.gpu_check.training import BATCH_SIZE, Mlp
+from benchmarks.gpu_check.training import BATCH_SIZE, mlp
 from benchmarks.kfac_step import MODELS, step_programs
 from benchmarks.tower_step import WAYS, tower_models, tower_programs
 from model_deploy import GradientReduction
@@ -59,7 +59,7 @@ def time_reductions(
     devices: Devices, rounds: int, model: tower_models.Model | None = None
 ) -> Mapping[str, Sequence[float]]:
     """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
-    wide = model or Mlp(16, (2048, 2048))
+    wide = model or mlp(16, (2048, 2048))
     builds = {
         way: functools.partial(tower_programs.replicated, reduction=way)
         for way in get_args(GradientReduction)

@@ -56,23 +56,11 @@ class ConvNet(tower_models.Model):
         return linear(parameters, "linear", tf.reshape(features, [-1, self._features]))
 
 
-@typing.final
-class Mlp(tower_models.Model):
-    """Fully connected network with tanh and two hidden layers, 256-128-64-10 by default."""
-
-    def __init__(self, batch_size: int = BATCH_SIZE, hidden: tuple[int, int] = (128, 64)) -> None:
-        self.parameters = {
-            **initial_layer("hidden1", SIDE * SIDE, hidden[0]),
-            **initial_layer("hidden2", *hidden),
-            **initial_layer("linear", hidden[1], CLASSES),
-        }
-        self.batch = noisy_patterns(batch_size, [SIDE * SIDE])
-
-    def logits(self, parameters: tower_models.Parameters, features: Any) -> Any:
-        """Returns the logits, [batch, classes]."""
-        for name in ("hidden1", "hidden2"):
-            features = tf.tanh(linear(parameters, name, features))
-        return linear(parameters, "linear", features)
+def mlp(batch_size: int = BATCH_SIZE, hidden: tuple[int, int] = (128, 64)) -> tower_models.Mlp:
+    """Returns a fully connected network with tanh, 256-128-64-10 by default."""
+    model = tower_models.Mlp(batch_size, (SIDE * SIDE, *hidden), tf.tanh)
+    model.batch = noisy_patterns(batch_size, [SIDE * SIDE])
+    return model
 
 
 def noisy_patterns(count: int, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +77,7 @@ def noisy_patterns(count: int, shape: Sequence[int]) -> tuple[np.ndarray, np.nda
     return features.astype(np.float32), labels.astype(np.int32)
 
 
-MODELS = {"ConvNet": ConvNet, "MLP": Mlp}
+MODELS: Mapping[str, Callable[..., tower_models.Model]] = {"ConvNet": ConvNet, "MLP": mlp}
 """Models by name: functions of the batch size."""
 
 

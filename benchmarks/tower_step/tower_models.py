@@ -4,7 +4,7 @@ Each way of training creates the variables itself and passes them to `Model.loss
 compute the same loss.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,20 +58,27 @@ class ConvNet(Model):
 
 
 class Mlp(Model):
-    """Fully connected network 784-256-128-10 with ReLUs."""
+    """Fully connected network, 784-256-128-10 with ReLUs by default."""
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        units: tuple[int, int, int] = (784, 256, 128),
+        activation: Callable[[Any], Any] = tf.nn.relu,
+    ) -> None:
+        """Takes the batch size, the features, the units of both hidden layers, and their kind."""
+        self._activation = activation
         self.parameters = {
-            **initial_layer("hidden1", 784, 256),
-            **initial_layer("hidden2", 256, 128),
-            **initial_layer("linear", 128, 10),
+            **initial_layer("hidden1", *units[:2]),
+            **initial_layer("hidden2", *units[1:]),
+            **initial_layer("linear", units[2], 10),
         }
-        self.batch = (_uniform(batch_size, 784), _labels(batch_size))
+        self.batch = (_uniform(batch_size, units[0]), _labels(batch_size))
 
     def logits(self, parameters: Parameters, features: Any) -> Any:
         """Returns the logits, [batch, 10]."""
         for name in ("hidden1", "hidden2"):
-            features = tf.nn.relu(linear(parameters, name, features))
+            features = self._activation(linear(parameters, name, features))
         return linear(parameters, "linear", features)
 
 

@@ -123,8 +123,9 @@ def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
 def stand_ins(backward: BackwardPass) -> BackwardPass:
     """Returns a pass of placeholders, for statistics to be made of; see `substitutes`.
 
-    Equal gradients have the same one. So a pass that runs only at times can be the only one: what
-    its gradients are used for besides, would not run at other times, either.
+    A pass that runs only when statistics are due must not be used directly: an operation that uses
+    it would run only then, too. A placeholder has no such operation before it. Tensors that share a
+    gradient share the placeholder.
     """
     made: dict[Any, Tensor] = {}
 

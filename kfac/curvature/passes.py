@@ -7,19 +7,36 @@ run. Called by the estimator.
 
 import contextlib
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import Variable
+from kfac._types import Operation, Tensor, Variable
 from kfac.curvature.backward_pass import BackwardPass, propagate_back, stand_ins, substitutes
 from kfac.curvature.estimation_modes import EstimationMode
+from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import Substitutes
 from kfac.registration.registered_model import RegisteredModel
-from kfac.state import Gate, make_counter, read
+from kfac.state import Gate, make_counter, read, run_if
 
 v1 = tf.compat.v1
+
+
+class BegunStatistics(NamedTuple):
+    """Statistics of a batch that have begun.
+
+    Attributes:
+      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
+        behind.
+      start: Time at which they began.
+      backward: The backward pass, if it is made already.
+    """
+
+    due: Tensor | Gate | bool
+    start: Tensor
+    backward: BackwardPass | None = None
 
 
 @typing.final
@@ -31,13 +48,19 @@ class BackwardPasses:
     """
 
     def __init__(
-        self, name: str, mode: EstimationMode, collection: RegisteredModel, colocate: bool
+        self,
+        name: str,
+        mode: EstimationMode,
+        collection: RegisteredModel,
+        colocate: bool,
+        times: PhaseTimes,
     ) -> None:
         """Makes the variable. `colocate` runs the passes where the forward pass ran."""
         self._name = name
         self._mode = mode
         self._collection = collection
         self._colocate = colocate
+        self._times = times
         self.sample_step = make_counter("sample_step")
         self._always: BackwardPass | None = None
         self._stand_ins: BackwardPass | None = None
@@ -79,6 +102,26 @@ class BackwardPasses:
             backward = self.new()
         self._stand_ins = stand_ins(backward)
         return backward
+
+    def end(self, begun: BegunStatistics, update: Callable[[BackwardPass], Operation]) -> Operation:
+        """Returns an op that ends statistics by an update, and notes the time that they took.
+
+        Args:
+          begun: The statistics.
+          update: Returns the op that uses the backward pass. Called once, perhaps in a branch.
+        """
+        due, start, known = begun
+
+        def timed() -> Operation:
+            backward = known or (self.always() if due is True else self.new())
+            # Changes wait for the time to be read, but not what they are made of, save in a branch.
+            with v1.control_dependencies([start]):
+                is_finite = tf.identity(backward.is_finite)
+            updated = update(backward._replace(is_finite=is_finite))
+            return self._times.end("covariance", start, updated)
+
+        with v1.control_dependencies([] if due is True else [start]):
+            return run_if(due, timed)
 
     def substitutes(self, backward: BackwardPass | None = None) -> Substitutes:
         """Returns the gradients of a pass, or of the one that always runs, by those of factors."""

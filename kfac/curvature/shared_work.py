@@ -11,13 +11,8 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor
-from kfac.fisher_factors.base import (
-    FisherFactor,
-    Moment,
-    Substitutes,
-    update_inverses,
-    updated_inverses,
-)
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
+from kfac.fisher_factors.inverses import compute_in_turn, refresh_in_turn
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.state import Change, assign_all, group
 from kfac.workers import current_workers, owners, summed
@@ -57,7 +52,7 @@ def inverse_update(factors: Sequence[FisherFactor], devices: Sequence[str]) -> O
     The work is divided over the workers by cost.
     """
     if current_workers() is None:
-        return group(*update_inverses(factors, devices))
+        return group(*refresh_in_turn(factors, devices))
     own = own_factors(factors)
     return assign_all(from_owners(_updated(factors, devices, own), factors, devices))
 
@@ -102,8 +97,12 @@ def _updated(
     factors: Sequence[FisherFactor], devices: Sequence[str], chosen: Sequence[int]
 ) -> dict[int, Sequence[Change]]:
     """Returns the changes of the inverses of some factors, by number."""
-    found = iter(updated_inverses([factors[i] for i in chosen], [devices[i] for i in chosen]))
-    return {i: [next(found) for _ in factors[i].inverse_update_vars] for i in chosen}
+    changes = compute_in_turn([factors[i] for i in chosen], [devices[i] for i in chosen])
+    found: dict[int, Sequence[Change]] = {}
+    for index, own in zip(chosen, changes, strict=True):
+        with v1.device(devices[index]):
+            found[index] = factors[index].move_average(own)
+    return found
 
 
 def _own_value(is_own: bool, change: Change) -> Tensor:

@@ -6,30 +6,15 @@ its step by the model knows it for every step. Others compute it for steps that 
 
 import typing
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.damping.rule import NAN, StepPrediction
 from kfac.protocols import OPTIONAL_STATE
-from kfac.state import CPU, Assignment, make_variable, read
+from kfac.state import CPU, Assignment, OptionalState, make_variable, read
 
 v1 = tf.compat.v1
-
-
-class _ModelChangeState(NamedTuple):
-    """State that checkpoints of version 0.2.0 lack, for the code that loads them: the one of Δq."""
-
-    variable: Variable
-
-    def get_name(self) -> str:
-        """Returns the name of the owner."""
-        return "K-FAC's quadratic model"
-
-    def variables(self) -> list[Variable]:
-        """Returns the state."""
-        return [self.variable]
 
 
 @typing.final
@@ -48,7 +33,9 @@ class ModelChange:
         """Makes the variable, once."""
         if self._variable is None:
             self._variable = make_variable("qmodel_change", [], self._dtype, CPU, initial=NAN)
-            v1.add_to_collection(OPTIONAL_STATE, _ModelChangeState(self._variable))
+            # Checkpoints of version 0.2.0 lack it.
+            state = OptionalState("K-FAC's quadratic model", [self._variable])
+            v1.add_to_collection(OPTIONAL_STATE, state)
 
     @property
     def variable(self) -> Variable:

@@ -1,7 +1,5 @@
 """Fisher blocks: products of one layer's gradient with functions of its Fisher matrix."""
 
-from typing import TYPE_CHECKING
-
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_blocks.conv import (
     ConvDiagonalFB,
@@ -12,6 +10,7 @@ from kfac.fisher_blocks.conv import (
 from kfac.fisher_blocks.dense import FullyConnectedDiagonalFB, FullyConnectedKFACBasicFB
 from kfac.fisher_blocks.eigenbasis import ConvEKFACFB, EigenbasisBlock, FullyConnectedEKFACFB
 from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
+from kfac.fisher_blocks.kronecker import KroneckerBlock
 from kfac.fisher_blocks.multi import (
     ConvKFCBasicMultiIndepFB,
     FullyConnectedMultiIndepFB,
@@ -19,8 +18,6 @@ from kfac.fisher_blocks.multi import (
 )
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_blocks.single import SingleFactorBlock
-from kfac.fisher_blocks.two_factor import KroneckerBlock
-from kfac.moved_names import finder
 
 __all__ = [
     "ConvDiagonalFB",
@@ -43,6 +40,3 @@ __all__ = [
     "ScaleAndShiftFullFB",
     "SingleFactorBlock",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -24,22 +24,7 @@ from kfac.linalg.damped_functions import (
     MatrixFunction,
     Power,
 )
-from kfac.moved_names import with_moved_attributes
-from kfac.old_hooks import refuse_single_functions
 from kfac.variables import name_of
-
-_SINGLE_FUNCTIONS = (
-    "register_matpower",
-    "register_inverse",
-    "register_cholesky",
-    "register_cholesky_inverse",
-    "multiply",
-    "multiply_inverse",
-    "multiply_matpower",
-    "multiply_cholesky",
-    "multiply_cholesky_inverse",
-)
-_GENERAL = "register(function) and multiply_function(function, vector, transpose)"
 
 
 class FactorMaker(Protocol):
@@ -60,7 +45,6 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
     return tuple(params) if isinstance(params, (tuple, list)) else (params,)
 
 
-@with_moved_attributes
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
@@ -71,11 +55,6 @@ class FisherBlock(abc.ABC):
       name: Name of the first parameter; used for variables and messages.
       factor_maker: The layer collection.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses overridden methods for a single matrix function, which would never be called."""
-        super().__init_subclass__(**kwargs)
-        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.

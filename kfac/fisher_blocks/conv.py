@@ -8,7 +8,7 @@ matrices V = p gᵀ [patch, outputs].
   Damping      λ' = λ/T of each location, split as for dense layers        Martens & Grosse §6.3
   Products     F⁻¹ vec(V) = vec((A + π√λ'·I)⁻¹ V (G + √λ'/π·I)⁻¹) / T      Martens & Grosse §4.2
 
-`kfac.fisher_factors.conv` computes the means, `kronecker_product` the damping and the products.
+`kfac.fisher_factors.conv` computes the means, `kronecker` the damping and the products.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3 and §4.2.
@@ -23,9 +23,8 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock
-from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
-from kfac.fisher_blocks.single import SingleFactorBlock
-from kfac.fisher_blocks.two_factor import KroneckerBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock, KroneckerProduct, SplitDamping
+from kfac.fisher_blocks.single import DiagonalBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
@@ -135,6 +134,8 @@ class ConvKFCBasicFB(_ConvKroneckerBlock):
     Parameters are a filter [..., channels, outputs], or (filter, bias [outputs]).
     """
 
+    product_or_identity = KroneckerBlock._kept_or_identity
+
 
 @typing.final
 class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
@@ -171,10 +172,8 @@ class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
         return tf.gather(tf.gather(super().full_fisher_block(), own), own, axis=1)
 
 
-class _ConvDiagonalBlock(SingleFactorBlock):
+class _ConvDiagonalBlock(DiagonalBlock):
     """A diagonal block of a convolution."""
-
-    is_diagonal = True
 
     def __init__(
         self,

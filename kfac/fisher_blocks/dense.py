@@ -9,7 +9,7 @@ The gradient of W is the matrix V = ā gᵀ [inputs, outputs].
 
 A layer that is applied T times to an example has the block T·A⊗G if its uses are taken to be
 independent; see `kfac.fisher_blocks.multi`. `kfac.fisher_factors.dense` computes the means,
-`kronecker_product` the damping and the products.
+`kronecker` the damping and the products.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -21,9 +21,8 @@ from typing import Any
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
-from kfac.fisher_blocks.single import SingleFactorBlock
-from kfac.fisher_blocks.two_factor import KroneckerBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock, KroneckerProduct, SplitDamping
+from kfac.fisher_blocks.single import DiagonalBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (
     DiagonalKroneckerFactor,
@@ -86,6 +85,8 @@ def make_dense_product(
 class FullyConnectedKFACBasicFB(KroneckerBlock):
     """A⊗G, for a dense layer that is applied once to an example."""
 
+    product_or_identity = KroneckerBlock._kept_or_identity
+
     def __init__(
         self,
         layer_collection: FactorMaker,
@@ -116,11 +117,10 @@ class FullyConnectedKFACBasicFB(KroneckerBlock):
 
 
 @typing.final
-class FullyConnectedDiagonalFB(SingleFactorBlock):
+class FullyConnectedDiagonalFB(DiagonalBlock):
     """The diagonal of E[vec(V) vec(V)ᵀ]."""
 
     settings = ()
-    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         args = self._inputs_and_gradients(grads_list), self.has_bias, self.devices

@@ -20,7 +20,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks import conv, dense
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.dense import DenseForm
-from kfac.fisher_blocks.two_factor import TwoFactorBlock
+from kfac.fisher_blocks.kronecker import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.eigenbasis import (
     ConvEigenbasisFactor,

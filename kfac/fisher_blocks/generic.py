@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
 from kfac.fisher_blocks.base import as_tuple
-from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_blocks.single import DiagonalBlock, SingleFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 
@@ -54,10 +54,8 @@ class NaiveFullFB(_GenericBlock):
 
 
 @typing.final
-class NaiveDiagonalFB(_GenericBlock):
+class NaiveDiagonalFB(_GenericBlock, DiagonalBlock):
     """ĝ²/N, with the gradient ĝ of the loss summed over the batch."""
-
-    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor

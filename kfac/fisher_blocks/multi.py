@@ -18,8 +18,12 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.conv import ConvForm, count_locations, make_conv_product
 from kfac.fisher_blocks.dense import DenseForm, make_dense_product
-from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
-from kfac.fisher_blocks.two_factor import KroneckerBlock, TwoFactorBlock
+from kfac.fisher_blocks.kronecker import (
+    KroneckerBlock,
+    KroneckerProduct,
+    SplitDamping,
+    TwoFactorBlock,
+)
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF, unsupported_chain_error
 from kfac.fisher_factors.slot import Damping
@@ -37,6 +41,8 @@ from kfac.patches.geometry import ConvGeometry
 @typing.final
 class FullyConnectedMultiIndepFB(KroneckerBlock):
     """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are assumed to be independent."""
+
+    product_or_identity = KroneckerBlock._kept_or_identity
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: Scalar, form: DenseForm
@@ -69,6 +75,8 @@ class FullyConnectedMultiIndepFB(KroneckerBlock):
 @typing.final
 class ConvKFCBasicMultiIndepFB(KroneckerBlock):
     """T·E[p pᵀ] ⊗ E[g gᵀ], with T the number of locations times the number of uses."""
+
+    product_or_identity = KroneckerBlock._kept_or_identity
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 
 from kfac._types import Tensor
 from kfac.fisher_blocks.base import as_tuple
-from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_blocks.single import DiagonalBlock, SingleFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 
@@ -34,10 +34,8 @@ class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
 
 
 @typing.final
-class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock):
+class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock, DiagonalBlock):
     """E[r²] of each example's gradient r of scale and shift."""
-
-    is_diagonal = True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         make = self.factor_maker.make_or_get_factor

@@ -9,16 +9,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from kfac._types import Parameters, Scalar, Tensor
+from kfac._types import DType, Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.shared_products import diagonal_product
 from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, with_shape
-from kfac.linalg.vectors import joined, parted
-from kfac.overrides import inherits
+from kfac.linalg.diagonal_power import damped_diagonal_power
+from kfac.linalg.shared import shared
+from kfac.linalg.tensor_ops import as_scalar, choose, known_or_scalars, with_shape
+from kfac.linalg.vectors import joined, parted, scale
 from kfac.state import read
 
 
@@ -109,38 +108,10 @@ class SingleFactorBlock(FisherBlock):
           vector: v, shaped as the parameters.
           transpose: True to multiply by the transpose.
         """
-        product = self._diagonal_product(function, vector)
-        if product is not None:
-            return product
         operator = self.factor.operator(function, self._own_damping())
         parts = self._dense_parts(vector)
         whole = joined(parts, self.factor.inverse_dtype).whole
         return self._as_parameters(parted(operator.times(whole, transpose), parts))
-
-    def product_or_identity(
-        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
-    ) -> Parameters | None:
-        """Returns the product in one op if M is diagonal; its transpose is the same."""
-        del transpose
-        if not inherits(self, SingleFactorBlock, "multiply_function", "has_inverse"):
-            return None
-        return self._diagonal_product(
-            function, vector, self.identity_eigenvalue() ** function.degree
-        )
-
-    def _diagonal_product(
-        self, function: MatrixFunction, vector: Parameters, eigenvalue: Scalar = None
-    ) -> Parameters | None:
-        """Returns the product, or e·v before the first statistic; None if M is not diagonal."""
-        factor = self.factor
-        names = "operator", "diagonal_power", "has_inverse", "value"
-        if not isinstance(factor, DiagonalFactor) or not inherits(factor, DiagonalFactor, *names):
-            return None
-        (damping,) = known_or_scalars([self._damping], factor.dtype)
-        average = read(factor.cov_variables[0]), factor.read_weight()
-        parts = self._dense_parts(vector)
-        settings = damping, eigenvalue, function.degree, factor.inverse_dtype
-        return self._as_parameters(diagonal_product(average, parts, *settings))
 
     def _as_parameters(self, parts: Sequence[Tensor]) -> Parameters:
         return tuple(parts) if self.has_bias else parts[0]
@@ -154,3 +125,85 @@ class SingleFactorBlock(FisherBlock):
     def full_fisher_block(self) -> Tensor:
         """Returns M, undamped, [size, size]."""
         return self.factor.get_cov_as_linear_operator().to_dense()
+
+
+class DiagonalBlock(SingleFactorBlock):
+    """A block whose factor is a `DiagonalFactor`; its products are one operation each."""
+
+    is_diagonal = True
+
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns f(M + λI) v, in the shapes of the parameters; zero before the first statistic.
+
+        Args:
+          function: f.
+          vector: v, shaped as the parameters.
+          transpose: Ignored: f(M + λI) is symmetric.
+        """
+        del transpose
+        return self._multiply(function, vector, None)
+
+    def product_or_identity(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters | None:
+        """Returns the product, or that with damped identity matrices before any statistic.
+
+        Args:
+          function: f.
+          vector: v, shaped as the parameters.
+          transpose: Ignored, as in `multiply_function`.
+        """
+        del transpose
+        return self._multiply(function, vector, self.identity_eigenvalue() ** function.degree)
+
+    def _multiply(
+        self, function: MatrixFunction, vector: Parameters, eigenvalue: Scalar | None
+    ) -> Parameters:
+        factor = self.factor
+        total, weight = map(read, factor.cov_variables[:2])
+        (damping,) = known_or_scalars([self._damping], factor.dtype)
+        parts = tuple(self._dense_parts(vector))
+        products = diagonal_product(
+            total, weight, parts, damping=damping, eigenvalue=eigenvalue,
+            degree=function.degree, dtype=factor.inverse_dtype,
+        )  # fmt: skip
+        for product, part in zip(products, parts, strict=True):
+            product.set_shape(part.shape)
+        return self._as_parameters(products)
+
+
+@shared
+def diagonal_product(
+    total: Tensor,
+    weight: Tensor,
+    parts: tuple[Tensor, ...],
+    *,
+    damping: Scalar,
+    eigenvalue: Scalar | None,
+    degree: float,
+    dtype: DType,
+) -> list[Tensor]:
+    """Returns (S/w + d)^p ∘ v, or e·v as long as w is zero.
+
+    Args:
+      total: S [n].
+      weight: w [].
+      parts: v, n entries together.
+      damping: d, a number or a Tensor [].
+      eigenvalue: e, likewise; None means 0.
+      degree: p.
+      dtype: Dtype of the products before they get that of v.
+    """
+    value = total / weight
+    power = damped_diagonal_power(value, as_scalar(damping, value.dtype), degree, dtype)
+    ends = [power] if len(parts) == 1 else tf.split(power, tf.stack([*map(tf.size, parts)]))
+    products = [
+        tf.cast(tf.reshape(diagonal, tf.shape(part)) * tf.cast(part, dtype), part.dtype)
+        for diagonal, part in zip(ends, parts, strict=True)
+    ]
+    if eigenvalue is None:  # The power is zero as long as w is.
+        return products
+    pairs = zip(products, scale(eigenvalue, parts), strict=True)
+    return [choose(weight > 0, *pair) for pair in pairs]

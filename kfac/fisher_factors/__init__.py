@@ -1,7 +1,5 @@
 """Factors: moving averages of second moments, and functions of them such as damped inverses."""
 
-from typing import TYPE_CHECKING
-
 from kfac.fisher_factors.base import FisherFactor, Moment
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
@@ -27,7 +25,6 @@ from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAn
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 from kfac.linalg.damped_functions import Cholesky, CholeskyInverse, MatrixFunction, Power
-from kfac.moved_names import finder
 
 __all__ = [
     "Cholesky",
@@ -58,6 +55,3 @@ __all__ = [
     "ScaleAndShiftDiagonalFactor",
     "ScaleAndShiftFullFactor",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -16,9 +16,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.moving_average import MovingAverage
+from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
-from kfac.fisher_factors.stored_average import StoredAverage
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -29,9 +28,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.linalg.shared_constants import shared_constant
-from kfac.moved_names import with_moved_attributes
-from kfac.old_hooks import refuse_single_functions
+from kfac.linalg.shared import Reading, shared_constant
 from kfac.state import Change, assign_all, group
 
 v1 = tf.compat.v1
@@ -47,25 +44,8 @@ Known = Mapping[str, Tensor]
 
 NOTHING_KNOWN: Known = types.MappingProxyType({})
 
-
 _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
-
-LARGE_INVERSE = 1024.0**3
-"""Cost from which a single inverse keeps all cores of a device busy."""
-
-
-_SINGLE_FUNCTIONS = (
-    "register_matpower",
-    "register_inverse",
-    "register_cholesky",
-    "register_cholesky_inverse",
-    "get_matpower",
-    "get_inverse",
-    "get_cholesky",
-    "get_cholesky_inverse",
-)
-_GENERAL = "register(function, damping) and operator(function, damping)"
 
 
 class Moment(NamedTuple):
@@ -80,7 +60,6 @@ class Moment(NamedTuple):
     count: Scalar
 
 
-@with_moved_attributes
 class FisherFactor(abc.ABC):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
@@ -99,14 +78,7 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
-      default_substitutes: Returns the tensors to use where no others are given, instead of those
-        that the factor was made with.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses overridden methods for a single matrix function, which would never be called."""
-        super().__init_subclass__(**kwargs)
-        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(
         self,
@@ -122,7 +94,7 @@ class FisherFactor(abc.ABC):
         self._devices = devices
         self._config = config or CurvatureConfig()
         self._average = MovingAverage()
-        self.default_substitutes: Callable[[], Substitutes] = dict
+        self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
     @abc.abstractmethod
@@ -150,11 +122,6 @@ class FisherFactor(abc.ABC):
     def mean_eigenvalue(self) -> Tensor:
         """Returns the trace over the number of rows, read now; shape []."""
         return self.trace() / tf.constant(self.dimension, self.dtype)
-
-    @property
-    def stored_average(self) -> StoredAverage | None:
-        """The variables of the average, if the trace is known as a function of S and w."""
-        return None
 
     # Damped functions of the matrix.
 
@@ -277,11 +244,11 @@ class FisherFactor(abc.ABC):
           averages: Values of averages by the factor's name.
         """
 
-    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+    def move_average(self, changes: Sequence[Change]) -> list[Change]:
         """Returns the changes of `inverse_update_vars`, given those of `inv_variables`."""
         return list(changes)
 
-    def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+    def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns ops that recompute all registered functions from the current averages.
 
         Args:
@@ -289,12 +256,12 @@ class FisherFactor(abc.ABC):
           device: Device of the active scope.
         """
         del device
-        changes = self.completed_inverses(self.updated_inverses(dampings))
+        changes = self.move_average(self.updated_inverses(dampings))
         return [assign_all(changes)] if changes else []
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""
-        return [group(*update_inverses([self], [""]))]
+        return [group(*self.refresh(current_dampings(self.dampings), ""))]
 
     # The moving average.
 
@@ -316,10 +283,17 @@ class FisherFactor(abc.ABC):
         chosen = self._config.inverse_dtype
         return self.dtype if chosen is None else tf.as_dtype(chosen)
 
-    @property
+    @AverageValue
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         return self._average.read()
+
+    @property
+    def source(self) -> Tensor | Reading:
+        """The value, as an argument of a shared function, which reads S/w by itself."""
+        if isinstance(type(self).value, AverageValue):
+            return Reading(quotient, self.cov_variables[:2])
+        return self.value
 
     def value_of(self, averages: Known) -> Tensor:
         """Returns the value of the average that is given by the factor's name, else `value`."""
@@ -349,6 +323,14 @@ class FisherFactor(abc.ABC):
         if not self._average.variables:
             self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
+    def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
+        """Tells that the tensors that the factor was made with only stand for others.
+
+        Args:
+          substitutes: Returns the others, which are used where none are given.
+        """
+        self._default_substitutes = substitutes
+
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
         """Returns C of `cov_shape`, the second moment of this batch.
 
@@ -375,7 +357,7 @@ class FisherFactor(abc.ABC):
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
-        known = self.default_substitutes() if substitutes is None else substitutes
+        known = self._default_substitutes() if substitutes is None else substitutes
         return [
             tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
             for towers in self._tensors
@@ -449,10 +431,10 @@ class FisherFactor(abc.ABC):
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
         return statistic
 
-    def update_average(
+    def fold(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
     ) -> Operation:
-        """Returns an op that adds a batch to the average.
+        """Returns an op that folds a batch into the average.
 
         Args:
           statistic: C of `cov_shape`.
@@ -460,10 +442,10 @@ class FisherFactor(abc.ABC):
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
         """
-        return self._average.update(statistic, accept, ema_decay, ema_weight)
+        return self._average.fold(statistic, accept, ema_decay, ema_weight)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that adds this batch to the average, if its statistic is finite.
+        """Returns an op that folds this batch into the average, if its statistic is finite.
 
         Args:
           ema_decay: β, weight of the past.
@@ -471,7 +453,7 @@ class FisherFactor(abc.ABC):
         """
         statistic = self.batch_statistic()
         accept = self.is_finite(statistic)
-        return self.update_average(statistic, accept, ema_decay, ema_weight)
+        return self.fold(statistic, accept, ema_decay, ema_weight)
 
 
 def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
@@ -493,106 +475,3 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
             "static shape."
         )
     return int(size)
-
-
-def computed_inverses(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    dampings: Known = NOTHING_KNOWN,
-    averages: Known = NOTHING_KNOWN,
-) -> list[list[Change]]:
-    """Computes all registered functions of some factors, and each layer's dampings only once.
-
-    Large functions on the same device are computed one after another, so the memory for their
-    intermediate results is needed only once.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: d by name, shape [] each.
-      averages: Values of averages by the factor's name.
-
-    Returns:
-      The changes of `inv_variables` of each factor.
-    """
-    known = [averages] if averages else []  # A program's own factors need not take any.
-    return _one_after_another(
-        factors,
-        devices,
-        dampings,
-        lambda factor, current, _: factor.updated_inverses(current, *known),
-        lambda own: [change.value for change in own],
-    )
-
-
-def _one_after_another(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    dampings: Known,
-    make: Callable[[FisherFactor, Known, str], list[Any]],
-    ends: Callable[[list[Any]], list[Any]],
-) -> list[list[Any]]:
-    """Makes functions of some factors, with each layer's dampings computed once.
-
-    A large one waits for the `ends` of the large one before on its device.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: Those that are known, by name.
-      make: Makes the functions of a factor, given all its dampings and its device.
-      ends: Returns the Tensors or operations with which they end, of what was made.
-
-    Returns:
-      What was made for each factor.
-    """
-    made: list[list[Any]] = []
-    large: dict[str, list[Any]] = {}
-    for factor, device in zip(factors, devices, strict=True):
-        is_large = factor.inverse_cost >= LARGE_INVERSE
-        with v1.device(device):
-            dampings = current_dampings(factor.dampings, dampings)
-            with v1.control_dependencies(large.get(device, []) if is_large else []):
-                own = make(factor, dampings, device)
-        if is_large:
-            large[device] = ends(own)
-        made.append(own)
-    return made
-
-
-def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
-    """Computes all registered functions of some factors from their current averages.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-
-    Returns:
-      The changes of their `inverse_update_vars`, factor after factor.
-    """
-    changes: list[Change] = []
-    computed = computed_inverses(factors, devices)
-    for factor, device, own in zip(factors, devices, computed, strict=True):
-        with v1.device(device):
-            changes += factor.completed_inverses(own)
-    return changes
-
-
-def update_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Operation]:
-    """Returns ops that recompute all registered functions of some factors from current averages.
-
-    Each layer's dampings are computed once, and large functions one after another, as in
-    `computed_inverses`.
-
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-    """
-    updates = _one_after_another(
-        factors,
-        devices,
-        NOTHING_KNOWN,
-        lambda factor, current, device: factor.update_inverses(current, device),
-        lambda own: own,
-    )
-    return [update for own in updates for update in own]

@@ -13,7 +13,6 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
-import functools
 import typing
 import zlib
 from typing import Any
@@ -26,7 +25,7 @@ from kfac.fisher_factors.base import Moment, Sources, checked_size
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
 from kfac.patches.second_moment import patch_moment
@@ -227,21 +226,16 @@ class ConvOutputKroneckerFactor(MatrixFactor):
     def _moment(self, tensors: Any, packs: bool) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)
         size, entries = self.dimension, gradients.shape.num_elements()
-        products = _products(gradients.shape.rank, size, self.dtype, packs)
         count = tf.size(gradients) // size if entries is None else entries // size
-        return Moment(products(gradients)[0], count)
+        return Moment(_products(gradients, packs=packs), count)
 
 
-@functools.cache
-def _products(rank: int, size: int, dtype: DType, packs: bool) -> SharedFunction:
+@shared(sizes=last_size)
+def _products(entries: Tensor, *, packs: bool) -> Tensor:
     """Returns DᵀD of the rows D of Tensors [..., size]; packed as `pack_symmetric` does."""
-
-    def compute(entries: Tensor) -> Tensor:
-        total = tensor_ops.outer_product(tf.reshape(entries, [-1, size]))
-        return pack_symmetric(total) if packs else total
-
-    spec = tf.TensorSpec([*[None] * (rank - 1), size], dtype)
-    return SharedFunction(compute, [spec], name="products")
+    rows = tf.reshape(entries, [-1, tensor_ops.static_size(entries, -1)])
+    total = tensor_ops.outer_product(rows)
+    return pack_symmetric(total) if packs else total
 
 
 @typing.final

@@ -31,7 +31,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix
 from kfac.patches.geometry import ConvGeometry, channels_last
@@ -146,10 +146,11 @@ class EigenbasisFactor(DiagonalFactor):
         updates: list[Change] = []
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
             undamped = UndampedMatrix(tf.cast(factor.value_of(averages), self.inverse_dtype))
-            updates += slot.updated(undamped, dampings)
+            damping = dampings[slot.damping.name]
+            updates += compute_changes(slot.function, slot.variables, damping, undamped)
         return updates
 
-    def completed_inverses(self, changes: Sequence[Change]) -> list[Change]:
+    def move_average(self, changes: Sequence[Change]) -> list[Change]:
         """Moves S to new bases; returns the changes of `inverse_update_vars`.
 
         Args:

@@ -6,19 +6,20 @@ uses, whose structure allows only some functions.
 """
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
-from kfac.fisher_factors.slot import Damping, MatrixSlot
-from kfac.fisher_factors.stored_average import StoredAverage
+from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, DampedFunction, UndampedMatrix
-from kfac.linalg.inversion import INVERSIONS
-from kfac.state import Change, read
+from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK
+from kfac.linalg.shared import Reading, shared, sizes_above
+from kfac.state import Change, assign_all, read
 
 
 @typing.final
@@ -60,33 +61,37 @@ class KeptFunctions:
     def updated(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all functions of one matrix; returns the changes of their variables.
 
-        The matrix is M [n, n], or for a chain C₀ and C₁ [2, n, n]. Several functions may share its
-        eigendecomposition. Dampings d have shape [], by name.
+        The matrix is M [n, n], or for a chain C₀ and C₁ [2, n, n]. Dampings d have shape [], by
+        name.
         """
-        wide = tf.cast(matrix, tensor_ops.statistics_dtype(self._dtype))
-        undamped = UndampedMatrix(wide, self._inverse_method())
-        return [change for slot in self.slots for change in slot.updated(undamped, dampings)]
+        return _changes(matrix, *self._slots_and(dampings), **self._settings())
 
-    def updates_from(
-        self, average: StoredAverage, dampings: Mapping[str, Tensor]
-    ) -> list[Operation] | None:
-        """Returns ops that compute all functions of M = S/w anew, one for each.
-
-        All variables are together. Returns None if functions share an eigendecomposition.
+    def refreshed(
+        self, matrix: Tensor | Reading, dampings: Mapping[str, Tensor], device: str
+    ) -> Operation:
+        """Returns an op that computes all functions of one matrix anew; see `updated`.
 
         Args:
-          average: S [n, n] and w.
+          matrix: M, or a reading of it.
           dampings: Dampings d by name, shape [] each.
+          device: Device of the computation.
         """
-        dtype, method = tensor_ops.statistics_dtype(self._dtype), self._inverse_method()
-        attempts = [slot.function.attempts(method) for slot in self.slots]
-        known = [each for each in attempts if each is not None]
-        if len(known) < len(attempts):
-            return None
-        return [
-            slot.update_from(average, each, dampings, dtype)
-            for slot, each in zip(self.slots, known, strict=True)
-        ]
+        known = self._slots_and(dampings)
+        return _refresh(matrix, *known, device=device, **self._settings())
+
+    def _slots_and(self, dampings: Mapping[str, Tensor]) -> tuple[tuple[Any, ...], ...]:
+        """Returns the variables and the damping of each function."""
+        return (
+            tuple(slot.variables for slot in self.slots),
+            tuple(dampings[slot.damping.name] for slot in self.slots),
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "functions": tuple(slot.function for slot in self.slots),
+            "method": self._inverse_method(),
+            "dtype": tensor_ops.statistics_dtype(self._dtype),
+        }
 
     def _inverse_method(self) -> str | None:
         """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""
@@ -99,8 +104,36 @@ class KeptFunctions:
         return None if method == "eigh" or shares else "cholesky"
 
 
+def _changes(
+    matrix: Tensor,
+    variables: Sequence[tuple[Variable, Variable]],
+    dampings: Sequence[Tensor],
+    *,
+    functions: tuple[DampedFunction, ...],
+    method: str | None,
+    dtype: DType,
+) -> list[Change]:
+    """Computes functions of M in a dtype, which may share its eigendecomposition."""
+    undamped = UndampedMatrix(tf.cast(matrix, dtype), method)
+    each = zip(functions, variables, dampings, strict=True)
+    return [change for three in each for change in compute_changes(*three, undamped)]
+
+
+@shared(sizes=sizes_above(LARGEST_BLOCK))
+def _refresh(matrix: Tensor | Reading, *arguments: Any, **settings: Any) -> Operation:
+    """Assigns what `_changes` computes."""
+    matrix = matrix() if callable(matrix) else matrix
+    return assign_all(_changes(matrix, *arguments, **settings))
+
+
 class KeepingFactor(FisherFactor):
     """A factor that keeps its functions."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refreshes by `updated_inverses` if a class has its own."""
+        super().__init_subclass__(**kwargs)
+        if "updated_inverses" in vars(cls) and "refresh" not in vars(cls):
+            cls.refresh = FisherFactor.refresh  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -117,6 +150,10 @@ class KeepingFactor(FisherFactor):
         """All registered functions, in order of registration."""
         return self._functions.slots
 
+    def keeps(self, function: DampedFunction) -> bool:
+        """Returns True if a function is registered for any damping."""
+        return any(slot.function == function for slot in self.inverses)
+
     @property
     def inverse_cost(self) -> float:
         """n³ for each kept function of matrices with n rows."""
@@ -132,6 +169,21 @@ class KeepingFactor(FisherFactor):
           averages: Values of averages by the factor's name.
         """
         return self._functions.updated(self._matrix_of(averages), dampings)
+
+    def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+        """Returns an op that recomputes all registered functions from the current average.
+
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+          device: Device of the active scope.
+        """
+        if not self.inverses:
+            return []
+        return [self._functions.refreshed(self._source(), dampings, device)]
+
+    def _source(self) -> Tensor | Reading:
+        """Returns the current matrix whose functions are kept, or a reading of it."""
+        return self._matrix_of(NOTHING_KNOWN)
 
     def _matrix_of(self, averages: Known) -> Tensor:
         """Returns the matrix whose functions are kept, of the given average or the current one."""

@@ -6,30 +6,27 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor
+from kfac._types import DType, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment
 from kfac.fisher_factors.kept_functions import KeepingFactor
-from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.stored_average import (
-    StoredAverage,
-    are_together,
+from kfac.fisher_factors.moving_average import (
+    mean_eigenvalue,
+    of_average,
     trace_of_diagonal,
     trace_of_matrix,
-    traces_of,
 )
+from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.diagonal_power import damped_diagonal_power
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.shared import Reading
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
-from kfac.overrides import inherits
-from kfac.state import Change, read
-
-v1 = tf.compat.v1
+from kfac.state import Change
 
 
 def moment_of_rows(rows: Tensor) -> Moment:
@@ -63,47 +60,11 @@ class MatrixFactor(KeepingFactor):
         """
         return tensor_ops.diagonal(statistic)
 
-    def trace(self) -> Tensor:
-        """Returns the trace of the value, read now where the average is; shape []."""
-        return self._read_traces()[0]
+    trace = of_average(trace_of_matrix)
+    mean_eigenvalue = of_average(mean_eigenvalue, trace_of_matrix)
 
-    def mean_eigenvalue(self) -> Tensor:
-        """Returns the trace of the value over its rows, read now where the average is; shape []."""
-        return self._read_traces()[1]
-
-    def _read_traces(self) -> Sequence[Tensor]:
-        stored = self._stored
-        if are_together(stored.variables):
-            return traces_of(stored)
-        with v1.device(stored.total.device):
-            return stored.kind.traces(*map(read, stored.variables))
-
-    @property
-    def _stored(self) -> StoredAverage:
-        total, weight, _ = self._average.variables
-        return StoredAverage(total, weight, trace_of_matrix)
-
-    @property
-    def stored_average(self) -> StoredAverage | None:
-        """The variables of the average; None if a class computes the value or trace otherwise."""
-        names = "value", "trace", "mean_eigenvalue"
-        return self._stored if inherits(self, MatrixFactor, *names) else None
-
-    def update_inverses(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
-        """Returns ops that recompute all registered functions from the average; few if possible.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          device: Device of the active scope.
-        """
-        stored = self.stored_average
-        names = "updated_inverses", "completed_inverses", "value_of", "_matrix_of"
-        if stored is not None and inherits(self, MatrixFactor, *names):
-            together = are_together([*stored.variables, *self.inv_variables], device)
-            updates = self._functions.updates_from(stored, dampings) if together else None
-            if updates is not None:
-                return updates
-        return super().update_inverses(dampings, device)
+    def _source(self) -> Tensor | Reading:
+        return self.source
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -140,17 +101,8 @@ class DiagonalFactor(FisherFactor):
         """The length of the diagonal."""
         return float(self.dimension)
 
-    def trace(self) -> Tensor:
-        """Returns the trace of the matrix, read now; shape []."""
-        return tf.reduce_sum(self.value)
-
-    @property
-    def stored_average(self) -> StoredAverage | None:
-        """The variables of the average; None if a class computes the value or trace otherwise."""
-        if not inherits(self, DiagonalFactor, "value", "trace", "mean_eigenvalue"):
-            return None
-        total, weight, _ = self._average.variables
-        return StoredAverage(total, weight, trace_of_diagonal)
+    trace = of_average(trace_of_diagonal)
+    mean_eigenvalue = of_average(mean_eigenvalue, trace_of_diagonal)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

@@ -9,7 +9,6 @@ Both factors take the arguments of `FisherFactor`, and:
   shapes: Shape of the scale, and that of the shift if there is one.
 """
 
-import functools
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
 from kfac.linalg import tensor_ops
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared import all_sizes, shared
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shape of the scale, and that of the shift if there is one."""
@@ -107,19 +106,12 @@ class ScaleAndShiftDiagonalFactor(DiagonalFactor):
         return _num_entries(self._shapes)
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
-        (squares,) = _sum_of_squares(specs, self._shapes, self.dtype)(*tensors)
+        squares = _sum_of_squares(*tensors, shapes=self._shapes, dtype=self.dtype)
         return Moment(squares, tensor_ops.num_rows(tensors[0]))
 
 
-@functools.cache
-def _sum_of_squares(
-    specs: tuple[tf.TensorSpec, ...], shapes: Shapes, dtype: DType
-) -> SharedFunction:
-    """Returns Σ r² [entries of scale and shift] over the examples, of (x, g)."""
-
-    def compute(*tensors: Tensor) -> Tensor:
-        r = _example_gradients(tensors, shapes, dtype)
-        return tf.reduce_sum(tf.square(r), axis=0)
-
-    return SharedFunction(compute, specs, name="squares")
+@shared(sizes=all_sizes)
+def _sum_of_squares(x: Tensor, g: Tensor, *, shapes: Shapes, dtype: DType) -> Tensor:
+    """Returns Σ r² [entries of scale and shift] over the examples."""
+    r = _example_gradients((x, g), shapes, dtype)
+    return tf.reduce_sum(tf.square(r), axis=0)

@@ -4,7 +4,6 @@ The function is a `kfac.linalg.damped_functions.DampedFunction`. The block choos
 Called by `kfac.fisher_factors.kept_functions`.
 """
 
-import functools
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,12 +11,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
-from kfac.fisher_factors.stored_average import StoredAverage
+from kfac._types import DType, Tensor, Variable
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.damped_matrix import Attempts, StoredMatrix, update_function
 from kfac.linalg.retries import RARE_PATHS
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared import shared
 from kfac.linalg.tensor_ops import has_first_column
 from kfac.state import Addition, Assignment, Change, make_variable, read
 
@@ -51,10 +48,31 @@ def current_dampings(
     return found
 
 
-@functools.cache
-def _has_values(dtype: DType) -> SharedFunction:
-    """Returns bool [] of a matrix, true unless its first column is zero."""
-    return SharedFunction(has_first_column, [tf.TensorSpec([None, None], dtype)], name="has_values")
+@shared
+def _has_values(matrix: Variable) -> Tensor:
+    """Returns bool [], true unless the first column of a matrix is zero."""
+    return has_first_column(read(matrix))
+
+
+def compute_changes(
+    function: DampedFunction,
+    variables: tuple[Variable, Variable],
+    damping: Tensor,
+    undamped: UndampedMatrix,
+) -> list[Change]:
+    """Computes a function of M + d·I anew; returns the changes of its variables.
+
+    Args:
+      function: The function.
+      variables: Those of a `MatrixSlot`.
+      damping: d, shape [].
+      undamped: M, in a dtype of at least float32.
+    """
+    matrix, rare_paths = variables
+    dtype = undamped.matrix.dtype
+    found = function.compute(undamped, tf.cast(damping, dtype), tf.cast(read(matrix), dtype))
+    value = tf.cast(found.matrix, matrix.dtype.base_dtype)
+    return [Assignment(matrix, value), Addition(rare_paths, found.rare_paths)]
 
 
 @typing.final
@@ -103,40 +121,8 @@ class MatrixSlot:
         The variable starts at zero, and no function has zeros in its whole first column.
         """
         with tf.compat.v1.device(self._matrix.device):
-            matrix = self.read()
-            return _has_values(matrix.dtype)(matrix)[0]
+            return typing.cast(Tensor, _has_values(self._matrix))
 
     def read_rare_paths(self) -> Tensor:
         """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
         return read(self._rare_paths)
-
-    def updated(self, undamped: UndampedMatrix, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes the function anew; returns the changes of `variables`.
-
-        Args:
-          undamped: M, in a dtype of at least float32.
-          dampings: Dampings by name, shape [] each, including d.
-        """
-        dtype = undamped.matrix.dtype
-        damping = tf.cast(dampings[self.damping.name], dtype)
-        found = self.function.compute(undamped, damping, tf.cast(self.read(), dtype))
-        matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
-        return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]
-
-    def update_from(
-        self,
-        average: StoredAverage,
-        attempts: Attempts,
-        dampings: Mapping[str, Tensor],
-        dtype: DType,
-    ) -> Operation:
-        """Returns an op that computes the function of M = S/w anew; all variables are together.
-
-        Args:
-          average: S [n, n] and w.
-          attempts: Those of the function.
-          dampings: Dampings by name, shape [] each, including d.
-          dtype: Dtype in which it is computed.
-        """
-        stored = StoredMatrix(average.total, average.weight, self._matrix, self._rare_paths)
-        return update_function(stored, tf.cast(dampings[self.damping.name], dtype), attempts, dtype)

@@ -5,7 +5,7 @@ Register losses first: layers are looked for between parameters and losses.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
@@ -22,7 +22,6 @@ from kfac.graph_search.records import (
     ensure_sequence,
 )
 from kfac.graph_search.registration import register_records
-from kfac.moved_names import finder
 from kfac.registration.report import Decision
 
 __all__ = [
@@ -68,7 +67,3 @@ def register_layers(
       ValueError: As in `LayerCollection.auto_register_layers`.
     """
     return layer_collection.auto_register_layers(varlist, batch_size)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from kfac._types import Operation, Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
-from kfac.linalg.shared_constants import shared_constant
+from kfac.linalg.shared import shared_constant
 from kfac.registration.subgraph import Use
 
 v1 = tf.compat.v1

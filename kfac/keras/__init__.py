@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kfac.moved_names import finder
-
 if TYPE_CHECKING:
     from kfac.keras import legacy
     from kfac.keras.current import Kfac
@@ -19,15 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["Kfac", "legacy"]
 
 
-def _kfac() -> Any:
-    """Returns the class for the Keras that `tf.keras` is."""
+def _find(name: str) -> Any:
+    """Returns `legacy`, or as `Kfac` the class for the Keras that `tf.keras` is."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "legacy":
+        return importlib.import_module("kfac.keras.legacy")
     is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
     return importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}").Kfac
 
 
 if not TYPE_CHECKING:
-    _LATE = {"Kfac": _kfac, "legacy": lambda: importlib.import_module("kfac.keras.legacy")}
-    __getattr__ = finder(__name__, __all__, _LATE)
+    __getattr__ = _find
 
 
 def __dir__() -> list[str]:

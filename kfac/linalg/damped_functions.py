@@ -14,7 +14,7 @@ import typing
 
 from kfac._types import Tensor
 from kfac.linalg import damped_matrix
-from kfac.linalg.damped_matrix import Attempts, DampedMatrix, Eigendecomposition
+from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
 
 
 @typing.final
@@ -60,14 +60,6 @@ class DampedFunction(abc.ABC):
         Returns `previous`, the value kept so far, if it cannot be computed. Its first column is
         never zero: zeros mean that a variable was not updated yet.
         """
-
-    def attempts(self, inverse_method: str | None) -> Attempts | None:
-        """Returns how `damped_matrix` computes the function of a matrix; None if by other means.
-
-        `inverse_method` is that of an `UndampedMatrix`.
-        """
-        del inverse_method
-        return None
 
 
 class MatrixFunction(DampedFunction):
@@ -129,12 +121,6 @@ class Power(MatrixFunction):
             return damped_matrix.damped_inverse(undamped.matrix, damping, previous, method)
         return damped_matrix.damped_power(undamped.eigen, damping, self.exponent, previous)
 
-    def attempts(self, inverse_method: str | None) -> Attempts | None:
-        """Returns those of an inverse that is not computed from eigenvalues."""
-        if self.exponent != -1 or inverse_method is None:
-            return None
-        return damped_matrix.inverse_attempts(inverse_method)
-
 
 ITSELF = Power(1)
 """M + d·I, which is never kept but computed when it is used."""
@@ -160,11 +146,6 @@ class Cholesky(MatrixFunction):
         """Returns L."""
         return damped_matrix.damped_cholesky(undamped.matrix, damping, previous)
 
-    def attempts(self, inverse_method: str | None) -> Attempts:
-        """Returns those of L."""
-        del inverse_method
-        return damped_matrix.cholesky_attempts()
-
 
 @typing.final
 @dataclasses.dataclass(frozen=True)
@@ -182,11 +163,6 @@ class CholeskyInverse(MatrixFunction):
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns L⁻¹."""
         return damped_matrix.damped_cholesky_inverse(undamped.matrix, damping, previous)
-
-    def attempts(self, inverse_method: str | None) -> Attempts:
-        """Returns those of L⁻¹."""
-        del inverse_method
-        return damped_matrix.cholesky_inverse_attempts()
 
 
 @typing.final

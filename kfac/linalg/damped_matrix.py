@@ -13,17 +13,15 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
+from kfac._types import Tensor
 from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, inverse_from_root
 from kfac.linalg.retries import KEPT, NO_RARE_PATH, RootFunction, retry
-from kfac.linalg.shared_functions import SharedFunction, read_handle
-from kfac.linalg.shared_updates import SharedUpdate
+from kfac.linalg.shared import shared, sizes_above
 from kfac.linalg.tensor_ops import (
     add_to_diagonal,
     all_finite,
     choose,
     identity_like,
-    static_size,
     symmetrize,
 )
 
@@ -40,19 +38,6 @@ class Attempts(NamedTuple):
 
     first: Attempt
     from_root: RootFunction
-
-
-class StoredMatrix(NamedTuple):
-    """A matrix M = S/w, and a function of it, in resource variables on one device.
-
-    `total` is S [n, n], `weight` is w [], and `function` [n, n] is the last value of the function.
-    `rare_paths`, int64 [3], counts how often each of `RARE_PATHS` was taken.
-    """
-
-    total: Variable
-    weight: Variable
-    function: Variable
-    rare_paths: Variable
 
 
 class DampedMatrix(NamedTuple):
@@ -93,72 +78,25 @@ def damped_inverse(
     4. Eigendecomposition in float64, negative eigenvalues set to zero.
     5. The previous inverse.
     """
-    return _with_retries(matrix, damping, previous, inverse_attempts(method))
+    attempts = Attempts(INVERSIONS[method], inverse_from_root)
+    return _of_size(previous, _damped_function(matrix, damping, previous, attempts=attempts))
 
 
 def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
-    return _with_retries(matrix, damping, previous, cholesky_attempts())
+    attempts = _by_root(_root_itself)
+    return _of_size(previous, _damped_function(matrix, damping, previous, attempts=attempts))
 
 
 def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns L⁻¹, lower triangular, where LLᵀ = M + d·I; see `damped_inverse`."""
-    return _with_retries(matrix, damping, previous, cholesky_inverse_attempts())
+    attempts = _by_root(tf.linalg.triangular_solve)
+    return _of_size(previous, _damped_function(matrix, damping, previous, attempts=attempts))
 
 
-def inverse_attempts(method: str) -> Attempts:
-    """Returns the ways of `damped_inverse`."""
-    return Attempts(INVERSIONS[method], inverse_from_root)
-
-
-def cholesky_attempts() -> Attempts:
-    """Returns the ways of `damped_cholesky`."""
-    return _by_root(_root_itself)
-
-
-def cholesky_inverse_attempts() -> Attempts:
-    """Returns the ways of `damped_cholesky_inverse`."""
-    return _by_root(tf.linalg.triangular_solve)
-
-
-def update_function(
-    stored: StoredMatrix, damping: Tensor, attempts: Attempts, dtype: DType
-) -> Operation:
-    """Returns an op that computes a function of M + d·I anew, as `damped_inverse` does.
-
-    It reads and changes the variables, and is to be made outside of functions. The function is
-    computed in `dtype`, that of d, shape [].
-    """
-    dtypes = stored.total.dtype.base_dtype, stored.function.dtype.base_dtype
-    update = _update(attempts, _size_to_trace(stored.total), dtypes, dtype)
-    return update(stored, damping)
-
-
-@functools.cache
-def _update(
-    attempts: Attempts, size: int | None, dtypes: tuple[DType, DType], dtype: DType
-) -> SharedUpdate:
-    """Returns the update of a `StoredMatrix` for given d; see `_size_to_trace`.
-
-    The dtypes are those of S and w and of the function.
-    """
-    of_total, of_function = dtypes
-    square, scalar = (size, size), ()
-
-    def compute(
-        total: Tensor, weight: Tensor, function: Tensor, rare_paths: Tensor, damping: Tensor
-    ) -> None:
-        s = read_handle(total, tf.TensorSpec(square, of_total))
-        w = read_handle(weight, tf.TensorSpec(scalar, of_total))
-        previous = read_handle(function, tf.TensorSpec(square, of_function))
-        matrix = tf.cast(s / w, dtype)
-        found, path = _first_success(attempts, matrix, damping, tf.cast(previous, dtype))
-        found = tf.cast(found, of_function)
-        tf.raw_ops.AssignVariableOp(resource=function, value=found)
-        tf.raw_ops.AssignAddVariableOp(resource=rare_paths, value=path)
-
-    num_variables = len(StoredMatrix._fields)
-    return SharedUpdate(compute, num_variables, [tf.TensorSpec(scalar, dtype)], "damped_function")
+def _of_size(previous: Tensor, found: DampedMatrix) -> DampedMatrix:
+    found.matrix.set_shape(previous.shape)
+    return found
 
 
 def eigendecompose(matrix: Tensor) -> Eigendecomposition:
@@ -222,42 +160,15 @@ def _by_root(function: RootFunction) -> Attempts:
     return Attempts(attempt, function)
 
 
-def _with_retries(
-    matrix: Tensor, damping: Tensor, previous: Tensor, attempts: Attempts
+@shared(sizes=sizes_above(LARGEST_BLOCK))
+def _damped_function(
+    matrix: Tensor, damping: Tensor, previous: Tensor, *, attempts: Attempts
 ) -> DampedMatrix:
     """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
-    Most attempts read the lower triangle of M only. All matrices of a size that an attempt depends
-    on share its operations.
-    """
-    shared = _shared(attempts, _size_to_trace(matrix), matrix.dtype)
-    found, rare_paths = shared(matrix, damping, previous)
-    found.set_shape(previous.shape)
-    return DampedMatrix(found, rare_paths)
-
-
-def _size_to_trace(matrix: Tensor | Variable) -> int | None:
-    """Returns the size of a matrix whose operations depend on it; None for all smaller ones."""
-    size = static_size(matrix, 0)
-    return size if (size or 0) > LARGEST_BLOCK else None
-
-
-@functools.cache
-def _shared(attempts: Attempts, size: int | None, dtype: DType) -> SharedFunction:
-    """Returns `_first_success` for matrices [size, size]; see `_size_to_trace`."""
-    square = tf.TensorSpec([size, size], dtype)
-    specs = square, tf.TensorSpec([], dtype), square
-    compute = functools.partial(_first_success, attempts)
-    return SharedFunction(compute, specs, name="damped_function")
-
-
-def _first_success(
-    attempts: Attempts, matrix: Tensor, damping: Tensor, previous: Tensor
-) -> DampedMatrix:
-    """Returns what `_with_retries` does.
-
-    TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
-    of NaN abort the step, so inputs and results are checked here.
+    Most attempts read the lower triangle of M only. TensorFlow's Cholesky decomposition reports
+    failure by NaN on a CPU, and eigendecompositions of NaN abort the step, so inputs and results
+    are checked here.
     """
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
@@ -266,7 +177,9 @@ def _first_success(
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempts.first(add_to_diagonal(matrix, damping), identity_like(matrix))
     succeeded = tf.logical_and(usable, all_finite(direct))
-    retried = retry(attempts.from_root, _unless(succeeded, matrix), damping, usable, previous)
+    retried = retry(
+        _unless(succeeded, matrix), damping, usable, previous, function=attempts.from_root
+    )
     pairs = zip((direct, tf.constant(NO_RARE_PATH, tf.int64)), retried, strict=True)
     return DampedMatrix(*(_first(succeeded, *pair) for pair in pairs))
 

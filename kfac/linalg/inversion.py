@@ -9,16 +9,16 @@ References:
   Pan & Schreiber (1991), "An improved Newton iteration for the generalized inverse of a matrix".
 """
 
-import functools
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac._types import Tensor
+from kfac.linalg.shared import all_sizes, shared
 from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, static_size, symmetrize
 
 LARGEST_BLOCK = 320
@@ -46,27 +46,13 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
-    return _shared(_inverse_by_blocks, matrix)
+    return typing.cast(Tensor, _inverse_by_blocks(matrix))
 
 
-def _shared(compute: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
-    """Returns a function of a matrix [n, n], whose operations all matrices of its size share.
-
-    Halves of larger matrices are among them, so that each size is traced once.
-
-    Args:
-      compute: The function, defined in this module because it is the key of a cache.
-      matrix: The matrix, of static size.
-    """
-    (found,) = _of_size(compute, static_size(matrix, 0), matrix.dtype)(matrix)
-    return found
+# Matrices of a size share these functions. Halves of larger ones are among them.
 
 
-@functools.cache
-def _of_size(compute: Callable[[Tensor], Tensor], size: int, dtype: DType) -> SharedFunction:
-    return SharedFunction(compute, [tf.TensorSpec([size, size], dtype)])
-
-
+@shared(sizes=all_sizes)
 def _inverse_by_blocks(matrix: Tensor) -> Tensor:
     return _gram(_inverse_root_blocks(matrix))
 
@@ -104,9 +90,10 @@ def _inverse_root(matrix: Tensor) -> Tensor:
     if static_size(matrix, 0) <= LARGEST_BLOCK:
         identity = identity_like(matrix)
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
-    return _shared(_assembled_root, matrix)
+    return typing.cast(Tensor, _assembled_root(matrix))
 
 
+@shared(sizes=all_sizes)
 def _assembled_root(matrix: Tensor) -> Tensor:
     return _inverse_root_blocks(matrix).assembled()
 
@@ -123,9 +110,10 @@ def _gram_of_whole(root: Tensor) -> Tensor:
     """Returns WᵀW of a W that is one matrix [n, n]."""
     if static_size(root, 0) <= LARGEST_BLOCK:
         return symmetrize(tf.matmul(root, root, transpose_a=True))
-    return _shared(_gram_by_blocks, root)
+    return typing.cast(Tensor, _gram_by_blocks(root))
 
 
+@shared(sizes=all_sizes)
 def _gram_by_blocks(root: Tensor) -> Tensor:
     half = static_size(root, 0) // 2
     return _gram(_Triangular(root[:half, :half], root[half:, :half], root[half:, half:]))

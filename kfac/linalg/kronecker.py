@@ -6,12 +6,10 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.3.
 """
 
-import functools
-
 import tensorflow as tf
 
-from kfac._types import DType, Parameters, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac._types import Parameters, Tensor
+from kfac.linalg.shared import shared
 from kfac.linalg.tensor_ops import static_size
 
 
@@ -22,6 +20,7 @@ def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
     return tf.reshape(product, [size, size])
 
 
+@shared
 def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
     """Returns π and 1/π, shape [], by which √λ is split; Martens & Grosse (2015), §6.3.
 
@@ -29,17 +28,6 @@ def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
     of √λ / π on that of G. The means are tr A / dim A and tr G / dim G, shape []. π is 1 where a
     trace is zero, as with outputs that no gradient reached.
     """
-    pi, inverse = _balance(a_mean.dtype)(a_mean, g_mean)
-    return pi, inverse
-
-
-@functools.cache
-def _balance(dtype: DType) -> SharedFunction:
-    return SharedFunction(pi_and_inverse, [tf.TensorSpec([], dtype)] * 2, name="balance")
-
-
-def pi_and_inverse(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what `balance` does, by single operations."""
     # A ratio of ratios rather than of products: products of small traces underflow in float32.
     ratio = tf.math.divide_no_nan(a_mean, g_mean)
     ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)

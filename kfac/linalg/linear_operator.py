@@ -6,12 +6,10 @@ matrix. Plain values: no variables, no devices.
 
 import abc
 import typing
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.moved_names import finder
 
 
 class LinearOperator(abc.ABC):
@@ -85,7 +83,3 @@ class DiagonalOperator(LinearOperator):
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
         return tf.linalg.diag(self._diagonal)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

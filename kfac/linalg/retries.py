@@ -4,14 +4,13 @@ All attempts are one shared function for matrices of all sizes. It runs where th
 failed.
 """
 
-import functools
 from collections.abc import Callable
 from typing import TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac._types import Tensor
+from kfac.linalg.shared import shared
 from kfac.linalg.tensor_ops import all_finite, choose, diagonal, identity_like
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
@@ -26,29 +25,15 @@ RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Function of the Cholesky factor L of M + d·I, and of the identity; both and its result [n, n]."""
 
 
+@shared
 def retry(
-    function: RootFunction, matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor
+    matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor, *, function: RootFunction
 ) -> tuple[Tensor, Tensor]:
     """Returns a function of a damped matrix, and the path to it, as in a `DampedMatrix`.
 
-    M [n, n] is finite and d > 0, shape []. `function` is the key of a cache, so it is defined in a
-    module. If `usable`, bool [], is false, all attempts are skipped. Returns `previous` if all
-    fail.
+    M [n, n] is finite and d > 0, shape []. If `usable`, bool [], is false, all attempts are
+    skipped. Returns `previous` if all fail.
     """
-    found, path = _all_attempts(function, matrix.dtype)(matrix, damping, usable, previous)
-    return found, path
-
-
-@functools.cache
-def _all_attempts(function: RootFunction, dtype: DType) -> SharedFunction:
-    square = tf.TensorSpec([None, None], dtype)
-    specs = square, tf.TensorSpec([], dtype), tf.TensorSpec([], tf.bool), square
-    return SharedFunction(functools.partial(_attempts, function), specs)
-
-
-def _attempts(
-    function: RootFunction, matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor
-) -> tuple[Tensor, Tensor]:
     wide, wide_damping = tf.cast(matrix, tf.float64), tf.cast(damping, tf.float64)
     identity = identity_like(wide)
     root = _retried_root(wide, wide_damping, identity)

@@ -6,12 +6,10 @@ this is n(n + 1)/2 numbers, for odd n a row of zeros is added first. Sums of pac
 packed sums. Called by factors whose statistic is summed over towers on several devices.
 """
 
-import functools
-
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac._types import Tensor
+from kfac.linalg.shared import shared
 from kfac.linalg.tensor_ops import diagonal, static_size
 
 
@@ -19,50 +17,40 @@ def pack_symmetric(matrix: Tensor) -> Tensor:
     """Packs a symmetric matrix [n, n] of static n into [h, 2h + 1], with h = ⌈n/2⌉."""
     size = static_size(matrix, 0)
     half = (size + 1) // 2
-    (packed,) = _pack(matrix.dtype, size % 2)(matrix)
+    packed = _pack(matrix, is_odd=size % 2 == 1)
     packed.set_shape([half, 2 * half + 1])
     return packed
 
 
 def unpack_symmetric(packed: Tensor, size: int) -> Tensor:
     """Undoes `pack_symmetric`: returns [n, n] of this size n, exactly symmetric."""
-    (matrix,) = _unpack(packed.dtype, size % 2)(packed)
+    matrix = _unpack(packed, is_odd=size % 2 == 1)
     matrix.set_shape([size, size])
     return matrix
 
 
-@functools.cache
-def _pack(dtype: DType, surplus: int) -> SharedFunction:
-    """Returns the function that packs matrices [n, n], surplus being n modulo 2."""
-
-    def pack(matrix: Tensor) -> Tensor:
-        even = tf.pad(matrix, [[0, 1], [0, 1]]) if surplus else matrix
-        top, bottom = tf.split(even, 2)
-        first, _ = tf.split(top, 2, axis=1)
-        corner, last = tf.split(bottom, 2, axis=1)
-        lower = tf.linalg.band_part(first, -1, 0)
-        upper = tf.linalg.band_part(last, 0, -1)
-        triangles = tf.pad(lower, [[0, 0], [0, 1]]) + tf.pad(upper, [[0, 0], [1, 0]])
-        return tf.concat([corner, triangles], axis=1)
-
-    return SharedFunction(pack, [tf.TensorSpec([None, None], dtype)], name="pack_symmetric")
+@shared
+def _pack(matrix: Tensor, *, is_odd: bool) -> Tensor:
+    even = tf.pad(matrix, [[0, 1], [0, 1]]) if is_odd else matrix
+    top, bottom = tf.split(even, 2)
+    first, _ = tf.split(top, 2, axis=1)
+    corner, last = tf.split(bottom, 2, axis=1)
+    lower = tf.linalg.band_part(first, -1, 0)
+    upper = tf.linalg.band_part(last, 0, -1)
+    triangles = tf.pad(lower, [[0, 0], [0, 1]]) + tf.pad(upper, [[0, 0], [1, 0]])
+    return tf.concat([corner, triangles], axis=1)
 
 
-@functools.cache
-def _unpack(dtype: DType, surplus: int) -> SharedFunction:
-    """Returns the function that undoes `_pack`."""
-
-    def unpack(packed: Tensor) -> Tensor:
-        half = tf.shape(packed)[0]
-        corner, triangles = tf.split(packed, [half, half + 1], axis=1)
-        first = _mirror(tf.linalg.band_part(triangles[:, :-1], -1, 0))
-        last = _mirror(tf.linalg.band_part(triangles[:, 1:], 0, -1))
-        top = tf.concat([first, tf.transpose(corner)], axis=1)
-        bottom = tf.concat([corner, last], axis=1)
-        even = tf.concat([top, bottom], axis=0)
-        return even[:-1, :-1] if surplus else even
-
-    return SharedFunction(unpack, [tf.TensorSpec([None, None], dtype)], name="unpack_symmetric")
+@shared
+def _unpack(packed: Tensor, *, is_odd: bool) -> Tensor:
+    half = tf.shape(packed)[0]
+    corner, triangles = tf.split(packed, [half, half + 1], axis=1)
+    first = _mirror(tf.linalg.band_part(triangles[:, :-1], -1, 0))
+    last = _mirror(tf.linalg.band_part(triangles[:, 1:], 0, -1))
+    top = tf.concat([first, tf.transpose(corner)], axis=1)
+    bottom = tf.concat([corner, last], axis=1)
+    even = tf.concat([top, bottom], axis=0)
+    return even[:-1, :-1] if is_odd else even
 
 
 def _mirror(triangle: Tensor) -> Tensor:

@@ -3,14 +3,14 @@
 No state, no layers.
 """
 
-import functools
+import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared import last_size, shared
 
 v1 = tf.compat.v1
 
@@ -207,17 +207,11 @@ def outer_product(rows: Tensor) -> Tensor:
     count, size = (static_size(rows, axis) for axis in (0, 1))
     if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
         return tf.matmul(rows, rows, transpose_a=True)
-    (product,) = _product_by_quarters(size, rows.dtype)(rows)
-    return product
+    return typing.cast(Tensor, _product_by_quarters(rows))
 
 
-@functools.cache
-def _product_by_quarters(size: int, dtype: DType) -> SharedFunction:
-    """Returns the product for any number of rows: all layers with `size` columns share it."""
-    return SharedFunction(_from_quarters, [tf.TensorSpec([None, size], dtype)], "outer_product")
-
-
-def _from_quarters(rows: Tensor) -> Tensor:
+@shared(sizes=last_size)
+def _product_by_quarters(rows: Tensor) -> Tensor:
     half = -(-static_size(rows, 1) // 32) * 16
     first, second = rows[:, :half], rows[:, half:]
     below = tf.matmul(second, first, transpose_a=True)

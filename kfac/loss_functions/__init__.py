@@ -1,7 +1,5 @@
 """Losses by family: negative log-probabilities of a distribution that the model predicts."""
 
-from typing import TYPE_CHECKING
-
 from kfac.loss_functions.base import LossFunction, insert_slice_in_zeros
 from kfac.loss_functions.bernoulli import MultiBernoulliNegativeLogProbLoss
 from kfac.loss_functions.categorical import (
@@ -12,7 +10,6 @@ from kfac.loss_functions.normal import (
     NormalMeanNegativeLogProbLoss,
     NormalMeanVarianceNegativeLogProbLoss,
 )
-from kfac.moved_names import finder
 
 __all__ = [
     "CategoricalLogitsNegativeLogProbLoss",
@@ -23,6 +20,3 @@ __all__ = [
     "OnehotCategoricalLogitsNegativeLogProbLoss",
     "insert_slice_in_zeros",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = finder(__name__)

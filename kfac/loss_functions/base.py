@@ -22,14 +22,12 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg import tensor_ops
-from kfac.moved_names import with_moved_attributes
 from kfac.sampling import Seed, as_stateless_seed
 
 Inputs = Any
 """A Tensor, or a tuple of Tensors for a distribution with several kinds of parameters."""
 
 
-@with_moved_attributes
 class LossFunction(abc.ABC):
     """Negative log-probability of targets under a predicted distribution; a sum over examples.
 

@@ -13,15 +13,14 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor
-from kfac.linalg.shared_functions import SharedFunction
+from kfac._types import Scalar, Tensor
+from kfac.linalg.shared import all_sizes, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.linalg.tensor_ops import (
     append_homogeneous,
@@ -86,8 +85,7 @@ def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> b
 def _moment_without_patches(
     images: Tensor, geometry: ConvGeometry, has_bias: bool, packs: bool
 ) -> PatchMoment:
-    shape, packs_early = tuple(images.shape.as_list()), packs and not has_bias
-    total, values = _shared_sums(shape, images.dtype, geometry, packs_early)(images)
+    total, values = patch_sums(images, geometry=geometry, packs=packs and not has_bias)
     size, places = static_size(images, 0), locations(images, geometry)
     count = tf.shape(images)[0] * places if size is None else size * places
     if has_bias:
@@ -95,26 +93,6 @@ def _moment_without_patches(
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)
         total = tf.concat([total, last[tf.newaxis]], axis=0)
     return PatchMoment(pack_symmetric(total) if packs and has_bias else total, count)
-
-
-@functools.cache
-def _shared_sums(
-    shape: tuple[int | None, ...], dtype: DType, geometry: ConvGeometry, packs: bool
-) -> SharedFunction:
-    """Returns `patch_sums` of images of one shape, traced once: it has some hundred operations."""
-
-    def compute(images: Tensor) -> tuple[Tensor, Tensor]:
-        products, values = patch_sums(images, geometry)
-        return pack_symmetric(products) if packs else products, values
-
-    return SharedFunction(compute, [tf.TensorSpec(shape, dtype)])
-
-
-class PatchSums(NamedTuple):
-    """Sums over all patches p of all examples: Σ p pᵀ [d, d] and Σ p [d]."""
-
-    products: Tensor
-    values: Tensor
 
 
 def applies(images: Tensor, geometry: ConvGeometry) -> bool:
@@ -142,11 +120,15 @@ def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
     return min(_costs(images, *rows_and_columns(images, geometry))) < by_patches.cost
 
 
-def patch_sums(images: Tensor, geometry: ConvGeometry) -> PatchSums:
-    """Returns Σ p pᵀ and Σ p over the patches p of all examples and locations.
+@shared(sizes=all_sizes)
+def patch_sums(
+    images: Tensor, *, geometry: ConvGeometry, packs: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Returns Σ p pᵀ [d, d] and Σ p [d] over the patches p of all examples and locations.
 
     Equal to the sums of the rows of `extract_patches`, in the same order of entries. Images
-    [N, ..., c] have their channels last, and the filter is one to which this `applies`.
+    [N, ..., c] have their channels last, and the filter is one to which this `applies`. `packs`
+    packs Σ p pᵀ as `pack_symmetric` does.
     """
     rows, columns = rows_and_columns(images, geometry)
     if geometry.rank == 1:
@@ -154,7 +136,8 @@ def patch_sums(images: Tensor, geometry: ConvGeometry) -> PatchSums:
     costs = _costs(images, rows, columns)
     way = _WAYS[costs.index(min(costs))]
     blocks = way.blocks(images, rows, columns)
-    return PatchSums(_assembled(blocks, rows), _values(images, rows, columns))
+    products = _assembled(blocks, rows)
+    return pack_symmetric(products) if packs else products, _values(images, rows, columns)
 
 
 def _costs(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> list[float]:

@@ -5,33 +5,31 @@ A module has one object under its old and its new path. What is no longer there 
 
 import sys
 import types
-from typing import Any
 
-from kfac.moved_names import OLD_MODULES, found_at
+from kfac.old_programs.look_ups import found_at
+from kfac.old_programs.table import MOVED
 
 
-def _package(path: str) -> Any:
+def _package(path: str) -> types.ModuleType:
     """Returns the module of an old path, made where there is none: a package of other modules."""
-    module = sys.modules.setdefault(f"{__name__}.{path}", types.ModuleType(f"{__name__}.{path}"))
-    vars(module).setdefault("__path__", [])
+    if path in sys.modules:
+        return sys.modules[path]
+    module = sys.modules[path] = types.ModuleType(path)
+    module.__path__ = []
+    owner, _, name = path.rpartition(".")
+    setattr(_package(owner), name, module)
     return module
 
 
 def _add_old_paths() -> None:
     """Makes all old paths importable."""
-    for path, new in OLD_MODULES.items():
-        owner, _, name = path.rpartition(".")
-        module = found_at(new)
-        sys.modules[f"{__name__}.{path}"] = module
-        parts = owner.split(".") if owner else []
-        place: Any = sys.modules[__name__]
-        for end, part in enumerate(parts, start=1):
-            inner = _package(".".join(parts[:end]))
-            if part not in vars(place):
-                setattr(place, part, inner)
-            place = inner
-        if place is not module:
-            setattr(place, name, module)
+    for place, modules in MOVED.items():
+        if not place.startswith(__name__):
+            continue
+        for name, new in modules.items():
+            module = sys.modules[f"{place}.{name}"] = found_at(new)
+            if _package(place) is not module:
+                setattr(_package(place), name, module)
 
 
 _add_old_paths()

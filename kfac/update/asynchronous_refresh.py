@@ -1,20 +1,17 @@
-"""The asynchronous refresh policy: threads update the curvature while training goes on.
+"""Asynchronous refreshing: threads update the curvature while training goes on.
 
 Builds the update ops, and starts and stops the threads that run them. Repeating ops in threads is
 `kfac.scheduling.background`'s.
 """
 
-import dataclasses
 import typing
 
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Variable
-from kfac.arguments import check_period
 from kfac.estimator import FisherEstimator
 from kfac.scheduling.background import BackgroundUpdates
-from kfac.update.refresh import RefreshPolicy, RefreshSettings
-from kfac.update.step import KfacStep, StepConditions
+from kfac.update.step import KfacStep
 
 v1 = tf.compat.v1
 
@@ -22,44 +19,11 @@ _MAX_THREADS = 10
 
 
 @typing.final
-@dataclasses.dataclass(frozen=True)
-class RefreshThreads(RefreshSettings):
-    """Settings of the asynchronous refresh policy.
-
-    A block that has no inverse yet, as before the background starts, counts as a damped identity
-    matrix.
-
-    Attributes:
-      num_threads: Number of inverses that are computed at the same time, ≥ 1; None means one
-        thread for each factor, up to ten.
-    """
-
-    from_identity = True
-
-    num_threads: int | None
-
-    def __post_init__(self) -> None:
-        """Checks the value.
-
-        Raises:
-          ValueError: The number of threads is not a positive int.
-        """
-        if self.num_threads is not None:
-            check_period("num_cov_inv_update_threads", self.num_threads, "threads")
-
-    def policy(
-        self, step: KfacStep, estimator: FisherEstimator, name: str
-    ) -> "AsynchronousRefresh":
-        """Returns the policy."""
-        return AsynchronousRefresh(step, estimator, name, self)
-
-
-@typing.final
-class AsynchronousRefresh(RefreshPolicy):
+class AsynchronousRefresh:
     """Updates averages and inverses in the background; steps use the inverses as they are."""
 
     def __init__(
-        self, step: KfacStep, estimator: FisherEstimator, name: str, threads: RefreshThreads
+        self, step: KfacStep, estimator: FisherEstimator, name: str, num_threads: int | None
     ) -> None:
         """Makes no ops or variables.
 
@@ -67,16 +31,17 @@ class AsynchronousRefresh(RefreshPolicy):
           step: The step.
           estimator: The curvature.
           name: Name for messages.
-          threads: Number of threads that update it.
+          num_threads: Number of inverses that are computed at the same time, ≥ 1; None means one
+            thread for each factor, up to ten.
         """
         self._step = step
         self._estimator = estimator
         self._name = name
-        self._num_threads = threads.num_threads
+        self._num_threads = num_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
         self._updates: BackgroundUpdates | None = None
 
-    def apply(
+    def train_op(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
     ) -> Operation:
         """Returns an op that makes one step; makes the ops of the background, too."""
@@ -85,7 +50,7 @@ class AsynchronousRefresh(RefreshPolicy):
             _, inverses = self._estimator.make_vars_and_create_op_thunks()
             averages = self._estimator.make_cov_update_op()
             self._update_ops = averages, [update() for update in inverses]
-        return self._step.apply(pairs, StepConditions(), global_step, name)
+        return self._step.make(pairs, global_step, name)
 
     def start(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.

@@ -1,4 +1,4 @@
-"""The cluster refresh policy: each worker does its share, the chief makes the step.
+"""Refreshing in a cluster: each worker does its share, the chief makes the step.
 
 Every worker builds the same graph between parameter servers and itself, and runs its own part of
 it. `SyncReplicasOptimizer` aggregates the gradients of all; the chief then makes the step. Before a
@@ -32,8 +32,8 @@ from kfac.schedules import called_once, decay_per_update, is_due
 from kfac.scheduling.op_queue import OpQueue
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.state import ROOT, Addition, assign_all, make_variable, read
-from kfac.update.refresh import RefreshPolicy, RefreshSettings
-from kfac.update.step import KfacStep, StepConditions
+from kfac.update.refresh import Due, RefreshPolicy
+from kfac.update.step import KfacStep
 
 v1 = tf.compat.v1
 
@@ -42,9 +42,9 @@ _POLL_SECS = 0.05
 
 
 @typing.final
-@dataclasses.dataclass(frozen=True)
-class RefreshShares(RefreshSettings):
-    """Settings of the cluster refresh policy.
+@dataclasses.dataclass(eq=False)
+class RefreshByWorkers(RefreshPolicy):
+    """Settings of the workers' shares. The chief's step has no share of its own: see `ClusterWork`.
 
     Attributes:
       worker: Role of this worker.
@@ -67,41 +67,43 @@ class RefreshShares(RefreshSettings):
         """
         check_number("invert_every", self.invert_every, ">= 1", lambda x: x >= 1)
         check_period("cov_update_every", self.cov_update_every)
+        self.invert_every = called_once(self.invert_every)
 
     def decay_per_update(self, decay: Scalar) -> Scalar:
         """Returns the weight of the past per update of averages, given that per step."""
         return decay_per_update(decay, self.cov_update_every)
 
-    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> "ClusterRefresh":
-        """Returns the policy."""
-        return ClusterRefresh(step, estimator, name, self)
+    def due(self, step: Tensor) -> Due:
+        """Returns a step whose summaries another thread writes, which must not make the step."""
+        del step
+        return Due(summaries_wait=False)
 
 
 @typing.final
-class ClusterRefresh(RefreshPolicy):
-    """Updates the curvature by the workers of a cluster, according to their roles.
+class ClusterWork:
+    """The work of a cluster's worker: its share of the curvature, and the step if it is the chief.
 
     Attributes:
       sync: Aggregates the gradients of the workers.
       inverse_queue: The updates of inverses that a dedicated worker runs one at a time; None on
-        other workers, and before `apply`.
+        other workers, and before `train_op`.
     """
 
     def __init__(
-        self, step: KfacStep, estimator: FisherEstimator, name: str, shares: RefreshShares
+        self, shares: RefreshByWorkers, step: KfacStep, estimator: FisherEstimator, name: str
     ) -> None:
         """Makes no ops or variables.
 
         Args:
+          shares: Role of this worker, and when to update.
           step: The step.
           estimator: The curvature.
           name: Name of the optimizer whose step the chief makes.
-          shares: Role of this worker, and when to update.
         """
         self._step = step
         self._estimator = estimator
         self._worker = shares.worker
-        self._invert_every = called_once(shares.invert_every)
+        self._invert_every = shares.invert_every
         self._cov_update_every = shares.cov_update_every
         self.sync = v1.train.SyncReplicasOptimizer(
             _AggregatedStep(self._make_step, name),
@@ -116,7 +118,7 @@ class ClusterRefresh(RefreshPolicy):
         """The steps at which inverses are due again."""
         return [] if self._invert_at is None else [self._invert_at]
 
-    def apply(
+    def train_op(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
     ) -> Operation:
         """Returns the op that this worker runs in each step.
@@ -124,7 +126,7 @@ class ClusterRefresh(RefreshPolicy):
         It hands the gradients over if they count.
 
         Raises:
-          ValueError: There is no global step, or as in `KfacStep.apply`.
+          ValueError: There is no global step, or as in `KfacStep.make`.
         """
         if global_step is None:
             raise ValueError(
@@ -160,7 +162,7 @@ class ClusterRefresh(RefreshPolicy):
         """Returns an op that does this worker's share of the curvature."""
         worker = self._worker
         paced = worker.computes_gradients
-        due = is_due(self._step.read_counter(), self._cov_update_every) if paced else True
+        due = is_due(read(self._step.counter("counter")), self._cov_update_every) if paced else True
         # All workers make it, because all must have the variables of the sums.
         add = self._estimator.make_accumulation_op(due)
         work = [add] if worker.adds_statistics else []
@@ -175,7 +177,9 @@ class ClusterRefresh(RefreshPolicy):
         losses = self._estimator.layers.loss_colocation_ops.values()
         with v1.control_dependencies([*losses] if worker.strategy == "shared" else work):
             if paced:
-                is_time = tf.reduce_any(self._invert_steps(owned) <= self._step.read_counter())
+                is_time = tf.reduce_any(
+                    self._invert_steps(owned) <= read(self._step.counter("counter"))
+                )
                 return tf.group(*work, self._inverses_if(is_time, owned))
             self.inverse_queue = OpQueue([self._inverses_if(True, [index]) for index in owned])
         return tf.group(*work)
@@ -201,7 +205,7 @@ class ClusterRefresh(RefreshPolicy):
     def _inverses_if(self, is_time: Tensor | bool, indices: Sequence[int]) -> Operation:
         """Computes inverses if it is time and there are averages; notes when they are due again."""
         due = tf.logical_and(is_time, self._estimator.has_averages())
-        step, invert_at = self._step.read_counter(), read(self._invert_at)
+        step, invert_at = read(self._step.counter("counter")), read(self._invert_at)
         updates = self._estimator.make_inv_update_op(due, indices)
         with v1.control_dependencies([updates]):
             is_changed = tf.constant(
@@ -224,13 +228,12 @@ class ClusterRefresh(RefreshPolicy):
         with v1.control_dependencies(gradients):
             averages = []
             if self._worker.strategy == "shared":
-                due = is_due(self._step.read_counter(), self._cov_update_every)
+                due = is_due(read(self._step.counter("counter")), self._cov_update_every)
                 averages.append(self._fold(due))
             with v1.control_dependencies(averages), v1.device(None):
                 inverses = self._missing_inverses()
-            # Summaries are written by another thread, which must not make the step, too.
-            conditions = StepConditions(before=inverses, summaries_wait=False)
-            return self._step.apply(grads_and_vars, conditions, global_step, name)
+            with v1.control_dependencies(inverses):
+                return self._step.make(grads_and_vars, global_step, name)
 
     def _missing_inverses(self) -> list[Operation]:
         """Returns ops after which all inverses are there, and none is older than two periods.
@@ -257,7 +260,9 @@ class ClusterRefresh(RefreshPolicy):
     def _inverses_if_late(self, indices: Sequence[int]) -> Operation:
         """Computes inverses of one owner if one was never computed, or is a period overdue."""
         due_at = self._invert_steps(indices)
-        is_late = tf.logical_or(due_at <= 0, due_at + self._period() < self._step.read_counter())
+        is_late = tf.logical_or(
+            due_at <= 0, due_at + self._period() < read(self._step.counter("counter"))
+        )
         return self._inverses_if(tf.reduce_any(is_late), indices)
 
     def _wait_until(self, condition: Callable[[], Tensor]) -> Operation:

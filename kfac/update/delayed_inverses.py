@@ -4,7 +4,7 @@ At a refresh a copy of the averages is taken. A thread computes the inverses fro
 steps use the old ones. After a fixed number of steps all inverses change at once. So the numbers do
 not depend on the speed of the thread, nor on how often a run is interrupted: the copy is saved, and
 a run that is continued computes from it what was not used yet. Each of several workers computes its
-share; they exchange the shares in the step that uses them. Called by the periodic refresh policy.
+share; they exchange the shares in the step that uses them. Called by the step.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -20,14 +20,14 @@ from kfac._types import Operation, Tensor, Variable
 from kfac.curvature.shared_work import from_owners, own_factors
 from kfac.curvature.snapshot import Snapshot
 from kfac.estimator import FisherEstimator
-from kfac.fisher_factors.base import computed_inverses
+from kfac.fisher_factors.inverses import compute_in_turn
 from kfac.protocols import OPTIONAL_STATE
-from kfac.schedules import is_due
 from kfac.scheduling.background_changes import BackgroundChanges
 from kfac.state import (
     CPU,
     Assignment,
     Change,
+    OptionalState,
     assign_all,
     assign_if,
     group,
@@ -43,45 +43,29 @@ _NONE = -1
 
 
 @typing.final
-class _DelayedState:
-    """The copy and its step, which a checkpoint lacks if it was saved without a delay."""
-
-    def __init__(self, variables: Sequence[Variable]) -> None:
-        self._variables = list(variables)
-
-    def get_name(self) -> str:
-        """Returns a name with that of the setting."""
-        return "K-FAC's copy of the averages (inverse_delay)"
-
-    def variables(self) -> list[Variable]:
-        """Returns the variables."""
-        return self._variables
-
-
-@typing.final
 class DelayedInverses:
     """Inverses of averages that are some steps old."""
 
-    def __init__(self, estimator: FisherEstimator, invert_every: int, delay: int) -> None:
+    def __init__(self, estimator: FisherEstimator, delay: int) -> None:
         """Makes the copy's variables and the thread's part of the graph.
 
         Args:
           estimator: The curvature, with its variables.
-          invert_every: Steps between two copies.
-          delay: Steps from a copy to the use of its inverses, ≥ 1 and < `invert_every`.
+          delay: Steps from a copy to the use of its inverses, ≥ 1; less than those between copies.
 
         Raises:
           ValueError: Variables are on servers, or there is no graph to which a session belongs.
         """
         self._estimator = estimator
-        self._invert_every = invert_every
         self._delay = delay
         self._own = own_factors(estimator.factors)
         _check_place([v for factor in estimator.factors for v in factor.cov_variables])
         with tf.init_scope():
             self._taken_at = make_variable("snapshot_step", [], tf.int64, CPU, initial=_NONE)
             self._snapshot = Snapshot(estimator.factors)
-            v1.add_to_collection(OPTIONAL_STATE, _DelayedState(self.variables))
+            # A checkpoint lacks them if it was saved without a delay.
+            name = "K-FAC's copy of the averages (inverse_delay)"
+            v1.add_to_collection(OPTIONAL_STATE, OptionalState(name, self.variables))
         self._background = BackgroundChanges(
             f"{estimator.name}/inverses_beside_steps", self._computed
         )
@@ -91,20 +75,22 @@ class DelayedInverses:
         """The copy, and the number of its step."""
         return [self._taken_at, *self._snapshot.variables]
 
-    def update(self, step: Tensor, makes_step: Tensor | bool, averages: Operation) -> Operation:
+    def update(
+        self, step: Tensor, due: Tensor | bool, makes_step: Tensor | bool, averages: Operation
+    ) -> Operation:
         """Returns an op that takes a copy, asks for its inverses or uses them, each when it is due.
 
         The inverses of the first step's copy are used in the same step: there are no others yet.
 
         Args:
           step: Number of steps so far, int64 [].
+          due: bool [], or a Python bool; true to take a copy if none is waiting for its use.
           makes_step: bool [], or a Python bool; when it is false the op does nothing.
           averages: Updates the averages. Only what is taken waits for it.
         """
         with v1.device(CPU):
             pending = read(self._taken_at)
-            is_free = tf.logical_and(tf.equal(pending, _NONE), makes_step)
-            takes = tf.logical_and(is_free, is_due(step, self._invert_every))
+            takes = tf.logical_and(tf.equal(pending, _NONE), due)
             number = tf.where(takes, step, pending)
             delay = tf.constant(self._delay, tf.int64) * tf.cast(number > 0, tf.int64)
             is_old_enough = tf.logical_and(number >= 0, step - number >= delay)
@@ -126,7 +112,7 @@ class DelayedInverses:
         for index in self._own:
             changes = [next(results) for _ in factors[index].inv_variables]
             with v1.device(devices[index]):
-                own[index] = factors[index].completed_inverses(changes)
+                own[index] = factors[index].move_average(changes)
         return from_owners(own, factors, devices)
 
     def _computed(self) -> list[Change]:
@@ -135,7 +121,7 @@ class DelayedInverses:
         times = self._estimator.times
         start = times.begin("inverse")
         with v1.control_dependencies([start]):
-            computed = computed_inverses(
+            computed = compute_in_turn(
                 [factors[index] for index in self._own],
                 [devices[index] for index in self._own],
                 self._snapshot.dampings(),

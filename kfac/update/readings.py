@@ -3,19 +3,16 @@
 Called by `kfac.update.health`.
 """
 
-import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import Tensor, Variable
 from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.slot import MatrixSlot
-from kfac.fisher_factors.stored_average import AverageKind, are_together
+from kfac.fisher_factors.matrix import MatrixFactor
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.retries import RARE_PATHS
-from kfac.linalg.shared_functions import SharedFunction, reading_function
+from kfac.linalg.shared import Reading, shared
 from kfac.state import read
 
 v1 = tf.compat.v1
@@ -59,15 +56,53 @@ class FactorNumbers(NamedTuple):
 
 def numbers_of(factor: FisherFactor) -> FactorNumbers:
     """Reads the numbers of a factor now, where its variables are."""
-    stored, slots = factor.stored_average, factor.inverses
-    if stored is None:
-        return FactorNumbers(_average_by_operations(factor), _slots_apart(slots))
-    both = [*stored.variables, *(variable for slot in slots for variable in slot.variables)]
-    if not are_together(both):
-        numbers = _called(stored.kind, (), stored.variables)
-        return FactorNumbers(AverageNumbers(*numbers), _slots_apart(slots))
-    numbers = _called(stored.kind, _dtypes(slots), both)
-    return FactorNumbers(AverageNumbers(*numbers[:3]), _as_slots(numbers[3:]))
+    slots = factor.inverses
+    has_norm = any(slot.function == INVERSE for slot in slots)
+    weight = factor.cov_variables[1]
+    with v1.device(weight.device):
+        matrix = _matrix(factor) if has_norm else None
+        known = tuple(slot.variables for slot in slots)
+        average, *of_slots = _numbers(factor.trace, weight, matrix, known)
+        return FactorNumbers(AverageNumbers(*average), tuple(SlotNumbers(*x) for x in of_slots))
+
+
+def _matrix(factor: FisherFactor) -> Tensor | Reading:
+    """Returns a matrix M, or a reading of it."""
+    is_matrix = isinstance(factor, MatrixFactor)
+    return factor.source if is_matrix else factor.get_cov_as_linear_operator().to_dense()
+
+
+@shared
+def _numbers(
+    trace: Tensor | Reading,
+    weight: Variable,
+    matrix: Tensor | Reading | None,
+    slots: tuple[tuple[Variable, Variable], ...],
+) -> tuple[Any, ...]:
+    """Returns what `AverageNumbers` has, then what `SlotNumbers` has of each slot."""
+    average = _average_numbers(trace, weight, matrix)
+    return average, *(_slot_numbers(*slot) for slot in slots)
+
+
+@shared
+def _average_numbers(
+    trace: Tensor | Reading, weight: Variable, matrix: Tensor | Reading | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    norm = None if matrix is None else _half_squared_norm(_known(matrix))
+    return tf.cast(_known(trace), tf.float64), tf.cast(read(weight), tf.float32), norm
+
+
+@shared
+def _slot_numbers(matrix: Variable, rare_paths: Variable) -> tuple[Tensor, Tensor]:
+    return _half_squared_norm(read(matrix)), read(rare_paths)
+
+
+def _known(value: Tensor | Reading) -> Tensor:
+    return value() if callable(value) else value
+
+
+def _half_squared_norm(matrix: Tensor) -> Tensor:
+    return tf.nn.l2_loss(tf.cast(matrix, tf.float32))
 
 
 def total_of(counters: Sequence[Variable]) -> Tensor:
@@ -75,84 +110,17 @@ def total_of(counters: Sequence[Variable]) -> Tensor:
     groups: dict[str, list[Variable]] = {}
     for counter in counters:
         groups.setdefault(counter.device, []).append(counter)
-    return tf.add_n([part for group in groups.values() for part in _sums_of_some(group)])
+    sums = []
+    for group in groups.values():
+        count, start = _MOST_COUNTERS, 0
+        while start < len(group):
+            while count > len(group) - start:
+                count //= 2
+            sums.append(_sum(tuple(group[start : start + count])))
+            start += count
+    return tf.add_n(sums)
 
 
-def _sums_of_some(counters: Sequence[Variable]) -> list[Tensor]:
-    """Returns sums that together are the sum of counters on one device."""
-    if not are_together(counters):
-        return [read(counter) for counter in counters]
-    sums, left = [], list(counters)
-    count = _MOST_COUNTERS
-    while left:
-        while count > len(left):
-            count //= 2
-        with v1.device(None), v1.device(left[0].device):
-            sums += _sum_of(count)(*(counter.handle for counter in left[:count]))
-        left = left[count:]
-    return sums
-
-
-@functools.cache
-def _sum_of(count: int) -> SharedFunction:
-    specs = [tf.TensorSpec([], tf.int64)] * count
-    return reading_function(lambda *values: tf.add_n(values), specs, name="sum")
-
-
-def _average_by_operations(factor: FisherFactor) -> AverageNumbers:
-    with v1.device(factor.cov_variables[0].device):
-        norm = None
-        if any(slot.function == INVERSE for slot in factor.inverses):
-            norm = _half_squared_norm(factor.get_cov_as_linear_operator().to_dense())
-        trace = tf.cast(factor.trace(), tf.float64)
-        return AverageNumbers(trace, tf.cast(factor.read_weight(), tf.float32), norm)
-
-
-def _slots_apart(slots: Sequence[MatrixSlot]) -> tuple[SlotNumbers, ...]:
-    return tuple(SlotNumbers(*_called(None, _dtypes([slot]), slot.variables)) for slot in slots)
-
-
-def _as_slots(numbers: Sequence[Tensor]) -> tuple[SlotNumbers, ...]:
-    return tuple(map(SlotNumbers, numbers[::2], numbers[1::2]))
-
-
-def _dtypes(slots: Sequence[MatrixSlot]) -> tuple[DType, ...]:
-    return tuple(slot.matrix.dtype.base_dtype for slot in slots)
-
-
-def _called(
-    kind: AverageKind | None, dtypes: tuple[DType, ...], variables: Sequence[Variable]
-) -> Sequence[Tensor]:
-    """Returns the numbers of an average of a kind, and of slots of these dtypes, by one operation.
-
-    The variables, on one device, are those of the average, if there is one, and of each slot.
-    """
-    with v1.device(None), v1.device(variables[0].device):
-        if are_together(variables):
-            return _numbers(kind, dtypes)(*(variable.handle for variable in variables))
-        return _computed(kind, *map(read, variables))
-
-
-@functools.cache
-def _numbers(kind: AverageKind | None, dtypes: tuple[DType, ...]) -> SharedFunction:
-    specs = [] if kind is None else list(kind.specs)
-    for dtype in dtypes:
-        specs.append(tf.TensorSpec([None, None], dtype))
-        specs.append(tf.TensorSpec([len(RARE_PATHS)], tf.int64))
-    return reading_function(functools.partial(_computed, kind), specs, name="numbers")
-
-
-def _computed(kind: AverageKind | None, *values: Tensor) -> list[Tensor]:
-    numbers: list[Tensor] = []
-    slots = list(values)
-    if kind is not None:
-        total, weight, *slots = slots
-        trace = tf.cast(kind.trace(total, weight), tf.float64)
-        numbers = [trace, tf.cast(weight, tf.float32), _half_squared_norm(total / weight)]
-    for matrix, rare_paths in zip(slots[::2], slots[1::2], strict=True):
-        numbers += [_half_squared_norm(matrix), rare_paths]
-    return numbers
-
-
-def _half_squared_norm(matrix: Tensor) -> Tensor:
-    return tf.nn.l2_loss(tf.cast(matrix, tf.float32))
+@shared
+def _sum(counters: tuple[Variable, ...]) -> Tensor:
+    return tf.add_n([read(counter) for counter in counters])

@@ -1,69 +1,48 @@
-"""Refresh policies: when averages and inverses are updated, relative to the optimizer's steps.
+"""Refresh policies: when averages are folded and inverses refreshed, relative to the steps.
 
-A policy builds the training op: the updates of the curvature that it wants, and the step. It is
-made of its settings, a frozen value that an optimizer is given, and of the step and the estimator.
-Here are the interfaces and the policy of an optimizer whose user updates the curvature. The others
-have a file each: `kfac.update.periodic_refresh`, `asynchronous_refresh` and `cluster_refresh`.
-Called by the optimizer.
+The step asks a policy in each graph. The policy answers with a value and calls nobody: the step
+does what is due. Here are the answer, the interface of policies, and the policy of optimizers whose
+users, or threads, update the curvature. The others are in `kfac.update.periodic_refresh` and
+`cluster_refresh`.
 """
 
 import abc
-import dataclasses
 import typing
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from kfac._types import GradsAndVars, Operation, Scalar, Variable
-from kfac.estimator import FisherEstimator
-from kfac.update.step import KfacStep, StepConditions
+from kfac._types import Scalar, Tensor, Variable
+from kfac.state import Change
+from kfac.update.spread import Spread
+
+
+class Due(NamedTuple):
+    """Parts of a run that are due. Conditions are bool [], or a Python bool if they never differ.
+
+    Attributes:
+      step: True to make a step. If it is false the run changes no weights and counts no step.
+      averages: True to fold the batch into the averages; a Python False builds nothing, nor does
+        the run then refresh inverses.
+      inverses: True to refresh the inverses, after the averages; false where `step` is.
+      spread: Says which of them it refreshes; None means all.
+      delay: Steps from the averages that inverses are computed from to the first use of these
+        inverses. 0 means that the step uses the inverses of its own averages.
+      state: Changes of the policy's variables, to be made after the step.
+      summaries_wait: True if summaries come after all that the run has refreshed; false if another
+        thread writes them, which must not make the step, too.
+    """
+
+    step: Tensor | bool = True
+    averages: Tensor | bool = False
+    inverses: Tensor | bool = False
+    spread: Spread | None = None
+    delay: int = 0
+    state: Sequence[Change] = ()
+    summaries_wait: bool = True
 
 
 class RefreshPolicy(abc.ABC):
-    """Decides when the curvature is updated."""
-
-    @property
-    def variables(self) -> list[Variable]:
-        """State of the policy. Empty before it is made."""
-        return []
-
-    @abc.abstractmethod
-    def apply(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step, and the updates that belong to it.
-
-        A policy tells the step, by `StepConditions`, which updates end before it is computed, which
-        end before the weights change, and if the run makes a step at all.
-
-        Args:
-          pairs: (gradient, variable) for every registered variable.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
-
-        Raises:
-          ValueError: As in `KfacStep.apply`.
-        """
-
-
-@typing.final
-class RefreshByCaller(RefreshPolicy):
-    """Never updates the curvature. The optimizer's user runs the update ops."""
-
-    def __init__(self, step: KfacStep) -> None:
-        """Keeps its argument.
-
-        Args:
-          step: The step.
-        """
-        self._step = step
-
-    def apply(
-        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
-    ) -> Operation:
-        """Returns an op that makes one step, with the inverses as they are."""
-        return self._step.apply(pairs, StepConditions(), global_step, name)
-
-
-class RefreshSettings(abc.ABC):
-    """Settings of a refresh policy, of which an optimizer makes the policy. A frozen value."""
+    """A rule for the times at which the curvature is updated, and its settings."""
 
     @property
     @abc.abstractmethod
@@ -73,37 +52,31 @@ class RefreshSettings(abc.ABC):
         If it is false, products with its inverse are zero.
         """
 
-    def decay_per_update(self, decay: Scalar) -> Scalar:
-        """Returns the weight of the past per update of averages.
+    @property
+    def variables(self) -> list[Variable]:
+        """State of the policy. Empty before it is made."""
+        return []
 
-        Args:
-          decay: The weight of the past that the optimizer was given.
-        """
+    def decay_per_update(self, decay: Scalar) -> Scalar:
+        """Returns the weight of the past per update of averages, given that per step."""
         return decay
 
     @abc.abstractmethod
-    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshPolicy:
-        """Returns a new policy, which makes no ops or variables yet.
-
-        Args:
-          step: The step.
-          estimator: The curvature.
-          name: Name of the optimizer.
-        """
+    def due(self, step: Tensor) -> Due:
+        """Returns the parts of a run that are due after `step` steps, int64 []."""
 
 
 @typing.final
-@dataclasses.dataclass(frozen=True)
-class ByCaller(RefreshSettings):
-    """Settings of `RefreshByCaller`: there are none."""
+class NeverDue(RefreshPolicy):
+    """Nothing but the step is ever due: users, or threads, update the curvature."""
 
     from_identity = True
 
-    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshByCaller:
-        """Returns the policy."""
-        del estimator, name
-        return RefreshByCaller(step)
+    def due(self, step: Tensor) -> Due:
+        """Returns a step with the inverses as they are."""
+        del step
+        return Due()
 
 
-BY_CALLER = ByCaller()
-"""Settings of an optimizer whose user updates the curvature."""
+BY_CALLER = NeverDue()
+"""The policy of an optimizer whose user updates the curvature."""

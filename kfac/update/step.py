@@ -1,189 +1,155 @@
-"""One K-FAC step: precondition, add momentum, change the weights, judge the change.
+"""One K-FAC step, in the order of the paper.
 
-Gradients are multiplied by the inverse curvature. A momentum rule makes a step of the products. The
-step is made if it is finite. A damping rule may judge it afterwards, and have it taken back. Does
-not decide when the curvature is updated: that is a policy's, see `kfac.update.refresh`. Built by
-the optimizer's constructor, called by the policy.
+    fold          A ← βA + (1 − β)·E[aaᵀ], and G likewise, if that is due      §5
+    refresh       (A + π√λ·I)⁻¹ and (G + √λ/π·I)⁻¹, if that is due             §6.3
+    precondition  M⁻¹g, which is A⁻¹VG⁻¹ for the gradient V of a layer         §4.2
+    momentum      a step of M⁻¹g and of the step before                       §7
+    apply         θ ← θ − step, if the step is finite
+    judge         λ by ρ, the change of the loss over that of its model       §6.5
+
+`KfacStep.make` does all six, in this order. A policy says what is due, see `kfac.update.refresh`; a
+rule of `kfac.update.momentum` makes the step; one of `kfac.damping` judges it, and may have it
+taken back. Called by the optimizer.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.
 """
 
+import dataclasses
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import DampingRule, StepPrediction
+from kfac.damping.rule import DampingRule
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
+from kfac.fisher_blocks.base import as_tuple
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
-from kfac.linalg.finite_steps import is_finite_step
 from kfac.linalg.packing import make_packing, no_packing
 from kfac.linalg.vectors import Vector
-from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
+from kfac.state import (
+    CPU,
+    Addition,
+    assign_all,
+    group,
+    known_after,
+    make_counter,
+    read,
+    run_if,
+)
 from kfac.update import health
-from kfac.update.momentum import Momentum, Step, StepInputs
-from kfac.update.preconditioner import as_vectors
-from kfac.variables import CapturedVariable, components_of
+from kfac.update.delayed_inverses import DelayedInverses
+from kfac.update.descent import DescentThen
+from kfac.update.finite_update import Update, update_if_finite
+from kfac.update.momentum import Momentum, StepInputs
+from kfac.update.refresh import Due, RefreshPolicy
+from kfac.variables import name_of
 
 v1 = tf.compat.v1
 
+MakeStep: TypeAlias = Callable[[GradsAndVars, Variable | None, str | None], Operation]
+"""A function with the arguments of `KfacStep.make`."""
 
-class StepConditions(NamedTuple):
-    """Conditions under which a run makes a step; set by the refresh policy.
-
-    Attributes:
-      makes_step: bool [], or a Python bool. When it is false the run changes and counts nothing.
-      before: Operations that end before the step is computed.
-      beside: Operations that end before the weights change. The step may be computed beside them.
-      summaries_wait: True if summaries come after `before` and other control dependencies.
-    """
-
-    makes_step: Tensor | bool = True
-    before: Sequence[Operation] = ()
-    beside: Sequence[Operation] = ()
-    summaries_wait: bool = True
+COUNTERS = ("counter", "skipped_steps", "rejected_steps")
+"""Steps that were made, skipped or taken back; that were not finite; that were taken back."""
 
 
-Precondition: TypeAlias = Callable[[Sequence[Vector], Sequence[Variable]], list[Vector]]
-"""A function that returns M⁻¹x for a vector x, given x and all registered variables."""
-
-
-class StepRules(NamedTuple):
-    """Parts of a step: its rules for momentum and damping.
+@typing.final
+@dataclasses.dataclass(eq=False, kw_only=True)
+class KfacStep:
+    """The step of a K-FAC optimizer: its parts, each called in its turn, and its counters.
 
     Attributes:
+      name: Name scope of ops.
+      estimator: The curvature.
+      policy: Says what is due.
+      multiply_inverse: Returns M⁻¹x for a vector x; each is (part, variable) of all variables.
       momentum: Turns preconditioned gradients into a step.
+      make_velocities: Returns the velocity of each of some variables; makes them once.
       damping: Says what λ is, and may judge steps.
       change: Keeps Δq; None if it is never known.
       losses: The loss that is minimized.
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
-      from_identity: True if a block that has no inverse yet counts as a damped identity matrix,
-        false if products with its inverse are zero.
       decays: Returns True for a variable whose weights decay, if there is weight decay.
     """
 
+    name: str
+    estimator: FisherEstimator
+    policy: RefreshPolicy
+    multiply_inverse: Callable[[GradsAndVars], GradsAndVars]
     momentum: Momentum
+    make_velocities: Callable[[Sequence[Variable]], list[Variable]]
     damping: DampingRule
     change: ModelChange | None
     losses: TrainingLoss
     model_damping: Scalar | None
-    from_identity: bool
     decays: Callable[[Variable], bool]
 
-    @property
-    def damping_reads_averages(self) -> bool:
-        """True if λ is calibrated, or adapts by products with M."""
-        by_products = self.momentum.multiplies_for_model
-        return self.damping.adapts and (self.damping.calibrates or by_products)
-
-
-class _Update(NamedTuple):
-    """One update, before it is made.
-
-    Attributes:
-      changes: Amounts that are subtracted from the variables, zero unless `is_made`.
-      state: New values of velocities and of the momentum rule's variables.
-      makes_step: bool [], true if this run makes a step; see `StepConditions`.
-      is_finite: bool [], true if the update is finite.
-      is_made: bool [], true if both are.
-      before: The variables and their values, if it may be taken back.
-      prediction: Predicted change of the loss, by which the damping rule judges it.
-      keep_change: Returns the assignment that keeps Δq, or nothing.
-      start: Time at which it began; see `PhaseTimes`.
-    """
-
-    changes: list[Vector]
-    state: list[Assignment]
-    makes_step: Tensor | bool
-    is_finite: Tensor
-    is_made: Tensor
-    before: list[Assignment]
-    prediction: StepPrediction | None
-    keep_change: Callable[[], list[Assignment]]
-    start: Tensor
-
-    @property
-    def needed(self) -> list[Tensor]:
-        """Tensors that must be known before the weights change."""
-        judged = [] if self.prediction is None else list(self.prediction)
-        return [*judged, *(value for _, value in self.before), self.start]
-
-
-@typing.final
-class KfacStep:
-    """The step of a K-FAC optimizer, and its counters."""
-
-    def __init__(
-        self,
-        name: str,
-        estimator: FisherEstimator,
-        rules: StepRules,
-        make_velocities: Callable[[Sequence[Variable]], list[Variable]],
-        precondition: Precondition,
-    ) -> None:
-        """Makes no ops or variables.
-
-        Args:
-          name: Name scope of ops.
-          estimator: The curvature.
-          rules: Momentum and damping.
-          make_velocities: Returns the velocity of each of some variables; makes them once.
-          precondition: Multiplies vectors by the inverse curvature.
-        """
-        self._name = name
-        self._estimator = estimator
-        self._rules = rules
-        self._make_velocities = make_velocities
-        self._precondition = precondition
+    def __post_init__(self) -> None:
+        """Makes no ops or variables yet."""
         self._counters: dict[str, Variable] = {}
         self._before_step: Operation = None
+        self._delayed: DelayedInverses | None = None
 
-    def counter(self, name: str) -> Variable:
-        """Returns the int64 variable [] of a counter; makes it at first use.
+    def make(
+        self, pairs: GradsAndVars, global_step: Variable | None = None, name: str | None = None
+    ) -> Operation:
+        """Returns an op that makes one step, after what is due of the curvature.
+
+        The step waits for the inverses. Only the change of the weights waits for the averages.
 
         Args:
-          name: "counter" for the steps that were made, skipped or taken back, "skipped_steps" for
-            those that were not finite, "rejected_steps" for those that were taken back.
+          pairs: (gradient, variable) for every registered variable.
+          global_step: Incremented by one after the step.
+          name: Name of the returned op.
+
+        Raises:
+          ValueError: A tower has another collection, or the damping cannot be adapted.
         """
-        if name not in self._counters:
-            self._counters[name] = make_counter(name)
-        return self._counters[name]
+        variables = [variable for _, variable in pairs]
+        self.damping.check_variables(variables)
+        self.losses.check()
+        due, number = self._due()
+        folded = self._fold(due)
+        refreshed = self._refresh(due, number, folded)
+        with (
+            v1.control_dependencies(refreshed),
+            v1.control_dependencies([self.prepare_damping(due.step)]),
+        ):
+            velocities = self.make_velocities(variables) if self.momentum.keeps_velocities else []
+            known = [vectors.entries(gradient) for gradient, _ in pairs]
+            start = self.estimator.times.begin("apply", after=[*known, *folded])
+            with v1.name_scope(f"{self.name}/step"):
+                inputs = self._inputs(pairs, velocities)
+                vector, products = self._precondition(inputs)
+                step = self.momentum.step(inputs, vector, products)
+                update = update_if_finite(
+                    step, inputs, velocities, due.step, number, self.damping, self.change
+                )
+            with v1.control_dependencies(folded):
+                self._summarize(due.summaries_wait)
+                # TensorFlow counts each run as a global step; so not where a run may make none.
+                counted, own = (global_step, None) if due.step is True else (None, global_step)
+                judge = functools.partial(self._judge, update, due, start, own)
+                with v1.control_dependencies([*update.needed, start]):
+                    descent = DescentThen(self.name, judge)
+                    return descent.subtract(update.changes, variables, counted, name)
 
-    def read_counter(self) -> Tensor:
-        """Returns the number of steps that were made, skipped or taken back, int64 [], now."""
-        return read(self.counter("counter"))
+    def update_curvature(self) -> Operation:
+        """Returns an op that folds the batch, then refreshes inverses, each when it is due."""
+        due, number = self._due()
+        folded = self._fold(due)
+        return group(*folded, *self._refresh(due, number, folded))
 
-    @property
-    def variables(self) -> list[Variable]:
-        """Counters and the state of both rules. Empty before any is made."""
-        if not self._counters:
-            return []
-        counters = self._counters.values()
-        rules = self._rules
-        change = rules.change.variables if rules.change else []
-        return [*counters, *rules.damping.variables, *change, *rules.momentum.variables]
-
-    @property
-    def reads_averages(self) -> bool:
-        """Returns True if a step depends on averages directly, not only on stored inverses."""
-        if self._rules.damping_reads_averages:
-            return True
-        return not all(factor.keeps_inverses for factor in self._estimator.factors)
-
-    def make_variables(self) -> None:
-        """Makes all variables of curvature, rules and counters, once."""
-        self._estimator.make_vars()
-        with tf.init_scope():
-            self._rules.damping.make_variables()
-            if self._rules.change:
-                self._rules.change.make_variables()
-            self._rules.momentum.make_variables()
-            for name in ("counter", "skipped_steps", "rejected_steps"):
-                self.counter(name)
+    def accumulate(self) -> Operation:
+        """Returns an op that adds the batch to the sums that will be folded, when that is due."""
+        return self.estimator.make_accumulation_op(self._due()[0].averages)
 
     def prepare_damping(self, makes_step: Tensor | bool = True) -> Operation:
         """Returns an op that calibrates the damping, or adapts it by the step before.
@@ -192,85 +158,99 @@ class KfacStep:
         same op. Every step waits for it.
 
         Args:
-          makes_step: As in `StepConditions`.
+          makes_step: bool [], or a Python bool; see `Due`.
         """
         if self._before_step is None:
             self.make_variables()
-            with v1.name_scope(f"{self._name}/before_step"):
+            with v1.name_scope(f"{self.name}/before_step"):
                 # A run that makes no step must not pass for the first one, nor end an interval.
+                number = read(self.counter("counter"))
                 with v1.device(CPU):
-                    step = tf.where(makes_step, self.read_counter(), -1)
-                self._before_step = self._rules.damping.before_step(
-                    step,
-                    lambda: health.mean_curvature(self._estimator.blocks),
-                    self._estimator.times.read,
+                    number = tf.where(makes_step, number, -1)
+                self._before_step = self.damping.before_step(
+                    number,
+                    lambda: health.mean_curvature(self.estimator.blocks),
+                    self.estimator.times.read,
                 )
         return self._before_step
 
-    def apply(
-        self,
-        pairs: GradsAndVars,
-        conditions: StepConditions,
-        global_step: Variable | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        """Returns an op that makes one step, with the inverses as they are.
+    # The parts of a step.
 
-        Args:
-          pairs: (gradient, variable) for every registered variable.
-          conditions: Operations that the step waits for, and if it is made.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
+    def _due(self) -> tuple[Due, Tensor]:
+        """Returns what is due in a run, and the number of steps before it, int64 []."""
+        number = read(self.counter("counter"))
+        return self.policy.due(number), number
 
-        Raises:
-          ValueError: A tower has another collection, or the damping cannot be adapted.
+    def _fold(self, due: Due) -> list[Operation]:
+        """Returns an op that folds the batch into the averages when it is due; none if never."""
+        if due.averages is False:
+            return []
+        return [self.estimator.make_cov_update_op(due.averages, should_decay=due.step)]
+
+    def _refresh(self, due: Due, number: Tensor, folded: Sequence[Operation]) -> list[Operation]:
+        """Returns an op that refreshes the inverses that are due; none if averages never are.
+
+        It waits for the averages that inverses are computed from, and if none is due, for nothing.
         """
-        variables = [variable for _, variable in pairs]
-        self._rules.damping.check_variables(variables)
-        self._rules.losses.check()
+        if not folded:
+            return []
+        estimator, averages = self.estimator, folded[0]
         with (
-            v1.control_dependencies(conditions.before),
-            v1.control_dependencies([self.prepare_damping(conditions.makes_step)]),
+            v1.control_dependencies(folded if self._reads_averages else []),
+            v1.control_dependencies([self.prepare_damping(due.step)]),
         ):
-            velocities = self._velocities(variables)
-            known = [vectors.entries(gradient) for gradient, _ in pairs]
-            start = self._estimator.times.begin("apply", after=[*known, *conditions.beside])
-            with v1.name_scope(f"{self._name}/step"):
-                inputs = self._inputs(pairs, velocities)
-                update = self._compute(inputs, velocities, conditions.makes_step, start)
-            with v1.control_dependencies(conditions.beside):
-                self._summarize(conditions.summaries_wait)
-                with v1.control_dependencies(update.needed):
-                    return self._make(update, variables, global_step, name)
+            if due.delay:
+                self._delayed = self._delayed or DelayedInverses(estimator, due.delay)
+                return [self._delayed.update(number, due.inverses, due.step, averages)]
+            if due.spread:
+                shares = due.spread.shares(estimator.blocks, estimator.factors)
+                each = due.spread.due(number, len(shares))
+                with v1.device(CPU):
+                    each = each if due.step is True else tf.logical_and(due.step, each)
+                    each = tf.logical_and(each, known_after(tf.reduce_any(each), averages))
+                return [estimator.make_inv_update_op_by_shares(each, shares)]
+            if due.inverses is True:
+                with v1.control_dependencies(folded):
+                    return [estimator.make_inv_update_op()]
+            return [estimator.make_inv_update_op(known_after(due.inverses, averages))]
 
-    def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
-        return self._make_velocities(variables) if self._rules.momentum.keeps_velocities else []
+    @property
+    def _reads_averages(self) -> bool:
+        """True if a step depends on averages directly, not only on stored inverses."""
+        damping, by_products = self.damping, self.momentum.multiplies_for_model
+        if damping.adapts and (damping.calibrates or by_products):
+            return True
+        return not all(factor.keeps_inverses for factor in self.estimator.factors)
 
     def _inputs(self, pairs: GradsAndVars, velocities: Sequence[Variable]) -> StepInputs:
-        gradients = as_vectors(self._estimator.blocks, pairs)
-        variables = [variable for _, variable in pairs]
+        """Reads λ and the velocities, and packs vectors if the momentum rule takes such."""
+        variables, estimator = [variable for _, variable in pairs], self.estimator
+        sparse = [block.params for block in estimator.blocks if block.multiplies_slices]
+        keep = {param.ref() for params in sparse for param in as_tuple(params)}
+        gradients = [vectors.as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
+        packs, model_damping = self.momentum.takes_packed, self.model_damping
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
-        damping = tensor_ops.as_scalar(self._rules.damping.read(), dtype)
-        model_damping = self._rules.model_damping
-        packs = self._rules.momentum.takes_packed
+        damping = tensor_ops.as_scalar(self.damping.read(), dtype)
         packing = make_packing(gradients, variables) if packs else no_packing(gradients)
-        packed = packing.pack(gradients)
 
-        def precondition(given: Sequence[Vector]) -> list[Vector]:
-            # The blocks look at how gradients were computed, which packing would hide.
-            parts = gradients if given is packed else packing.unpack(given)
-            return packing.pack(self._precondition(parts, variables))
+        def multiply(given: Sequence[Vector]) -> list[Vector]:
+            products = estimator.multiply_function(
+                ITSELF,
+                list(zip(packing.unpack(given), variables, strict=True)),
+                from_identity=self.policy.from_identity,
+            )
+            return packing.pack([product for product, _ in products])
 
         return StepInputs(
-            gradients=packed,
+            gradients=packing.pack(gradients),
+            gradient_parts=gradients,
             variables=variables,
             weights=lambda: packing.pack([self._decaying(variable) for variable in variables]),
             velocities=packing.pack([read(velocity, not packs) for velocity in velocities])
             if velocities
             else [],
             packing=packing,
-            precondition=precondition,
-            multiply=lambda given: packing.pack(self._multiply(packing.unpack(given), variables)),
+            multiply=multiply,
             damping=damping,
             model_damping=tensor_ops.as_scalar(
                 damping if model_damping is None else model_damping, dtype
@@ -279,173 +259,124 @@ class KfacStep:
 
     def _decaying(self, variable: Variable) -> Tensor:
         """Returns the weights of a variable that decay: its own, or zeros."""
-        if self._rules.decays(variable):
+        if self.decays(variable):
             return read(variable, copies=False)
         with v1.device(variable.device):
             return tf.zeros(variable.shape, variable.dtype.base_dtype)
 
-    def _multiply(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
-        """Returns Mx for a vector x."""
-        products = self._estimator.multiply_function(
-            ITSELF,
-            list(zip(given, variables, strict=True)),
-            from_identity=self._rules.from_identity,
-        )
-        return [product for product, _ in products]
+    def _precondition(self, inputs: StepInputs) -> tuple[list[Vector], list[Vector]]:
+        """Returns (x, M⁻¹x) for the vector x that the momentum rule has preconditioned.
 
-    def _compute(
+        Raises:
+          ValueError: A user's method has returned no product for a variable.
+        """
+        vector, parts = inputs.gradients, inputs.gradient_parts
+        velocities = self.momentum.velocities_to_precondition(inputs)
+        if velocities is not None:
+            vector, parts = velocities, inputs.packing.unpack(velocities)
+        pairs = self.multiply_inverse(list(zip(parts, inputs.variables, strict=True)))
+        products = {v.ref(): product for product, v in pairs if product is not None}
+        missing = [name_of(v) for v in inputs.variables if v.ref() not in products]
+        if missing:
+            raise ValueError(
+                f"multiply_preconditioner returned no product for {', '.join(missing)}. It must "
+                "return a pair (product, variable) for every pair (vector, variable) that it is "
+                "given."
+            )
+        return vector, inputs.packing.pack([products[v.ref()] for v in inputs.variables])
+
+    def _judge(
         self,
-        inputs: StepInputs,
-        velocities: Sequence[Variable],
-        makes_step: Tensor | bool,
+        update: Update,
+        due: Due,
         start: Tensor,
-    ) -> _Update:
-        """Computes a step, replaced by "no change" if it is not finite or not to be made."""
-        step = self._rules.momentum.step(inputs)
-        raw = step.raw if step.whole is None else [step.whole]
-        is_finite = is_finite_step(step.rate, [*map(vectors.entries, raw)], _other_values(step))
-        with v1.device(is_finite.device):
-            is_made = tf.logical_and(is_finite, makes_step)
-        unpack = inputs.packing.unpack
-        moved = map(Assignment, velocities, unpack(step.velocities)) if velocities else []
-        may_reject, change = self._rules.damping.may_reject, self._rules.change
-        model_change = change.known(step.model_change) if change else step.model_change
-        prediction = self._rules.damping.predict(
-            self.read_counter(), is_made, model_change, inputs.dtype
-        )
-        return _Update(
-            changes=unpack(_changes(is_made, step)),
-            state=[*moved, *step.state],
-            makes_step=makes_step,
-            is_finite=is_finite,
-            is_made=is_made,
-            before=[Assignment(v, read(v)) for v in inputs.variables] if may_reject else [],
-            prediction=prediction,
-            keep_change=lambda: change.kept(is_made, prediction, model_change) if change else [],
-            start=start,
-        )
-
-    def _make(
-        self,
-        update: _Update,
-        variables: Sequence[Variable],
         global_step: Variable | None,
-        name: str | None,
-    ) -> Operation:
-        """Changes the weights, then judges the change and notes it."""
-        follow = functools.partial(self._finish, update)
-        if any(isinstance(variable, CapturedVariable) for variable in variables):
-            # TensorFlow's optimizers refuse mirrored variables where all of them are to change.
-            pairs = zip(update.changes, variables, strict=True)
-            changed = [
-                _subtract(component, change)
-                for change, variable in pairs
-                for component in components_of(variable)
-            ]
-            return group(*follow(changed), name=name)
-        descent = _DescentThen(self._name, follow)
-        changes = list(zip(update.changes, variables, strict=True))
-        return descent.apply_gradients(changes, global_step=global_step, name=name)
-
-    def _finish(self, update: _Update, changed: Sequence[Operation]) -> list[Operation]:
+        changed: Sequence[Operation],
+    ) -> list[Operation]:
         """Returns ops that follow the change of the weights: judgement, velocities and counters.
 
         Args:
           update: The update.
+          due: What was due in this run.
+          start: Time at which the step began; see `PhaseTimes`.
+          global_step: A counter of steps beside our own, or None.
           changed: Operations that change the weights.
         """
+        times = self.estimator.times
         # As one, so that the ops that wait for them have one edge each and not hundreds.
         with v1.control_dependencies([group(*changed)]):
-            verdict = self._rules.damping.verdict(update.prediction, self._estimator.times.read)
+            verdict = self.damping.verdict(update.prediction, times.read)
             is_kept, chosen = update.is_made, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
-            if self._rules.damping.may_reject:
-                take_back = functools.partial(assign_all, update.before)
-                chosen.append(run_if(rejected, take_back))
+            if update.before:
+                chosen.append(run_if(rejected, functools.partial(assign_all, update.before)))
                 with v1.device(CPU):
                     is_kept = tf.logical_and(is_kept, tf.logical_not(rejected))
             if update.state:
                 chosen.append(run_if(is_kept, functools.partial(assign_all, update.state)))
-            counts = self._counts(update, rejected)
-            # Δq stays known even if the step is taken back, beside the ρ that it led to.
-            bookkeeping = assign_all([*verdict.state, *update.keep_change(), *counts])
-        done = group(*changed, *chosen, bookkeeping)
-        return [done, self._estimator.times.end("apply", update.start, done)]
-
-    def _counts(self, update: _Update, rejected: Tensor) -> list[Assignment]:
-        with v1.device(CPU):
-            skipped = tf.logical_and(update.makes_step, tf.logical_not(update.is_finite))
-            increments = {
-                "counter": tf.convert_to_tensor(update.makes_step),
-                "skipped_steps": skipped,
-                "rejected_steps": rejected,
-            }
-        counts = []
-        for name, increment in increments.items():
-            before = read(self.counter(name))
             with v1.device(CPU):
-                after = before + tf.cast(increment, tf.int64)
-            counts.append(Assignment(self.counter(name), after))
-        return counts
+                made = tf.convert_to_tensor(due.step)
+                skipped = tf.logical_and(made, tf.logical_not(update.is_finite))
+            counts = [
+                *map(_count, map(self.counter, COUNTERS), (made, skipped, rejected)),
+                *([] if global_step is None else [_count(global_step, made)]),
+            ]
+            # Δq stays known even if the step is taken back, beside the ρ that it led to.
+            noted = assign_all([*verdict.state, *update.kept_change, *counts, *due.state])
+        done = group(*changed, *chosen, noted)
+        return [done, times.end("apply", start, done)]
+
+    # Variables and summaries.
+
+    def counter(self, name: str) -> Variable:
+        """Returns the int64 variable [] of one of `COUNTERS`; makes it at first use."""
+        if name not in self._counters:
+            with tf.init_scope():
+                self._counters[name] = make_counter(name)
+        return self._counters[name]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All state but the velocities. Empty before any is made."""
+        if not self._counters:
+            return []
+        return [
+            *self._counters.values(),
+            *self.damping.variables,
+            *(self.change.variables if self.change else []),
+            *self.momentum.variables,
+            *self.estimator.cov_variables,
+            *self.estimator.inv_variables,
+            *self.policy.variables,
+            *(self._delayed.variables if self._delayed else []),
+        ]
+
+    def make_variables(self) -> None:
+        """Makes all variables of curvature, rules and counters, once."""
+        self.estimator.make_vars()
+        with tf.init_scope():
+            self.damping.make_variables()
+            if self.change:
+                self.change.make_variables()
+            self.momentum.make_variables()
+        for name in COUNTERS:
+            self.counter(name)
 
     def _summarize(self, waits: bool) -> None:
         if v1.get_default_graph().building_function:
             return  # Nobody can fetch a summary op of a function.
+        estimator = self.estimator
         with v1.control_dependencies([] if waits else None):
-            counters = {name: read(variable) for name, variable in self._counters.items()}
-            del counters["counter"]
+            counters = {name: read(self.counter(name)) for name in COUNTERS[1:]}
             scalars = {
-                **self._rules.damping.summaries,
-                **self._rules.momentum.summaries,
-                **(self._rules.change.summaries if self._rules.change else {}),
+                **self.damping.summaries,
+                **self.momentum.summaries,
+                **(self.change.summaries if self.change else {}),
                 **counters,
             }
-            estimator = self._estimator
             health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
 
 
-def _subtract(variable: Variable, change: Vector) -> Operation:
-    """Returns an op that subtracts a change from a resource variable."""
-    with v1.device(variable.device):
-        if isinstance(change, tf.IndexedSlices):
-            return tf.raw_ops.ResourceScatterSub(
-                resource=variable.handle, indices=change.indices, updates=change.values
-            )
-        one = tf.constant(1, change.dtype)
-        return tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=one, delta=change)
-
-
-@typing.final
-class _DescentThen(v1.train.GradientDescentOptimizer):
-    """Subtracts changes from variables, then runs other ops, as one training op."""
-
-    def __init__(
-        self, name: str, follow: Callable[[Sequence[Operation]], Sequence[Operation]]
-    ) -> None:
-        """Takes a function that is given the changing ops and returns those to wait for."""
-        super().__init__(1.0, name=name)
-        self._follow = follow
-
-    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
-        return super()._finish(self._follow(update_ops), name_scope)
-
-
-def _other_values(step: Step) -> list[Tensor]:
-    """Returns what must be finite beside the changes."""
-    velocities = [] if step.bounds_velocities else step.velocities
-    return [*velocities, *(assignment.value for assignment in step.state)]
-
-
-def _changes(is_made: Tensor, step: Step) -> list[Vector]:
-    """Returns α·x, or zeros if the step is not made."""
-    # Zeros to choose would be known beforehand, and kept: as many as there are weights.
-    rates: dict[tuple[str, DType], Tensor] = {}
-
-    def change(entries: Tensor) -> Tensor:
-        key = entries.device, entries.dtype
-        if key not in rates:
-            rate = tf.cast(step.rate, entries.dtype)
-            rates[key] = tf.math.multiply_no_nan(rate, tf.cast(is_made, entries.dtype))
-        return tf.math.multiply_no_nan(entries, rates[key])
-
-    return [vectors.map_entries(change, part) for part in step.raw]
+def _count(variable: Variable, flag: Tensor) -> Addition:
+    with v1.device(CPU):
+        return Addition(variable, tf.cast(flag, variable.dtype.base_dtype))

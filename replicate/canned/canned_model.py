@@ -11,8 +11,9 @@ from replicate.canned.heads import BinaryClassHead, Head, MultiClassHead, Regres
 from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.parts import Part
-from replicate.model_fn import replicate_model_fn, with_loss_reduction
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
+from replicate.unmodified.marks import with_loss_reduction
 
 
 def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelFn:

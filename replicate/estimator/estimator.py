@@ -64,11 +64,11 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
-from replicate.model_fn import replicated_like
 from replicate.roles import CHIEFS
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 from replicate.tower.workers import attached_workers
+from replicate.unmodified.marks import replicated_like
 
 v1 = tf.compat.v1
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.graph_mode import tensorflow_variable, with_tensorflow_variables
-from replicate.tower.shared_patch import SharedPatch
+from replicate.unmodified.shared_patch import SharedPatch
 
 v1 = tf.compat.v1
 

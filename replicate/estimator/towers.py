@@ -12,9 +12,10 @@ from model_deploy.devices import CPU, local_devices
 from replicate._types import ModelFn
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.strategies import StrategyRequest, strategy_request
-from replicate.model_fn import is_replicated, loss_reduction_of, replicate_model_fn
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
 from replicate.tower.default_towers import default_devices
+from replicate.unmodified.marks import is_replicated, loss_reduction_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -203,10 +203,10 @@ def _kfac_names() -> Mapping[str, Mapping[str, str]]:
     """Returns the replacements by modules; none if K-FAC cannot be loaded."""
     try:
         with quiet_stderr():
-            moved: Any = importlib.import_module("kfac.moved_names")
+            table: Any = importlib.import_module("kfac.old_programs.table")
     except ImportError:
         return {}
-    return moved.REPLACEMENTS
+    return table.GONE
 
 
 def _of_private(parts: list[str]) -> Found:

@@ -21,7 +21,7 @@ v1 = tf.compat.v1
 log = logging.get_absl_logger()
 
 _gradients: Any = v1.gradients
-"""The function of TensorFlow, also while `loss_reductions` replaces it."""
+"""The function of TensorFlow, also while `replicate.unmodified.losses` replaces it."""
 
 
 @final

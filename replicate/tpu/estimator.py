@@ -23,11 +23,12 @@ from replicate.estimator.calling import check_model_fn
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.warm_start import WarmStartSettings
 from replicate.graph_mode import check_no_keras_model
-from replicate.model_fn import replicate_model_fn, with_loss_reduction
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
 from replicate.tower.build import TowerBuild, TowerContext, current_build
 from replicate.tpu.config import RunConfig
 from replicate.tpu.spec import TPUEstimatorSpec
+from replicate.unmodified.marks import with_loss_reduction
 
 BATCH_SIZE = "batch_size"
 

@@ -182,7 +182,9 @@ def test_inverses_are_spread_over_the_devices_of_all_towers():
         definition = graph.as_graph_def()
         variables = {v.op.name: v.device for v in v1.global_variables()}
     everywhere = {f"/device:CPU:{tower}" for tower in range(4)}
-    found = {node.device for node in definition.node if "damped_function" in node.name}
+    leaves = [(node.name.rpartition("/")[2], node.device) for node in definition.node]
+    inversions = "refresh", "damped_function"
+    found = {device for leaf, device in leaves if leaf.startswith(inversions)}
     assert found == everywhere, "there are four factors, and four devices"
     for suffix in ("/cov", "/inverse"):
         assert {d for name, d in variables.items() if name.endswith(suffix)} == everywhere

@@ -22,14 +22,15 @@ class StepInputs(NamedTuple):
     Attributes:
       gradients: g, of the mean loss, one part per variable, or packed for a rule that takes such;
         some may be IndexedSlices. All vectors have the same parts.
+      gradient_parts: g, not packed: the Tensors as they were computed, by which blocks find faster
+        ways to multiply them.
       variables: θ.
-      weights: Reads θ now, as a vector, with zeros for variables that do not decay. Reference
-        variables are not copied: whoever takes it makes a new vector of it, on which the step
-        depends.
-      velocities: v, read before the step; empty for a rule that keeps none. Reference variables
-        are not copied if the rule takes packed vectors, as for `weights`.
+      weights: Returns θ as it is now, as a vector; for variables that do not decay it has zeros.
+        For a reference variable it returns the memory of the variable, not a copy. So compute the
+        step with it, and never return it as a part of the step.
+      velocities: v, read before the step; empty for a rule that keeps none. For a rule that takes
+        packed vectors, they may also be the memory of reference variables, as in `weights`.
       packing: The way in which parts are packed.
-      precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
       damping: λ, shape [], of at least float32.
       model_damping: Part of λ that belongs to the model of the loss, shape []: as for a penalty
@@ -37,11 +38,11 @@ class StepInputs(NamedTuple):
     """
 
     gradients: list[Vector]
+    gradient_parts: list[Vector]
     variables: list[Variable]
     weights: Callable[[], list[Tensor]]
     velocities: list[Tensor]
     packing: Packing
-    precondition: Callable[[Sequence[Vector]], list[Vector]]
     multiply: Callable[[Sequence[Vector]], list[Vector]]
     damping: Tensor
     model_damping: Tensor
@@ -122,12 +123,21 @@ class Momentum(abc.ABC):
     def make_variables(self) -> None:
         """Makes `variables`, once."""
 
+    def velocities_to_precondition(self, inputs: StepInputs) -> list[Vector] | None:
+        """Returns new velocities if the rule has these preconditioned; None if gradients."""
+        del inputs
+        return None
+
     @abc.abstractmethod
-    def step(self, inputs: StepInputs) -> Step:
+    def step(
+        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+    ) -> Step:
         """Computes a step.
 
         Args:
           inputs: Gradients and curvature.
+          vector: x, the gradients, or what `velocities_to_precondition` returned.
+          products: M⁻¹x.
         """
 
 

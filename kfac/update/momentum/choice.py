@@ -3,8 +3,6 @@
 Called by the optimizer's constructor.
 """
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from kfac._types import Scalar
@@ -15,6 +13,9 @@ from kfac.update.momentum.base import Momentum
 from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
 from kfac.update.quadratic_model import ExactCurvature
+
+MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
+"""Values of the optimizers' argument `momentum_type`."""
 
 
 def make_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
@@ -28,44 +29,42 @@ def make_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum
       ValueError: The type is unknown, or a setting does not go with it.
     """
     check_choice("momentum_type", settings.momentum_type, MOMENTUM_TYPES)
-    return _RULES[settings.momentum_type](settings, curvature)
+    by_model = settings.momentum_type.startswith("qmodel")
+    return _by_model(settings, curvature) if by_model else _with_given_rate(settings)
 
 
-def _given_rate(
-    rule: Callable[[Scalar, Scalar | None, Scalar | None, Scalar | None], Momentum],
-) -> Callable[[KfacSettings, ExactCurvature], Momentum]:
-    def make(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
-        del curvature
-        where = f"momentum_type={settings.momentum_type!r}"
-        if settings.learning_rate is None:
-            raise ValueError(
-                f"Cannot set up K-FAC: learning_rate=None with {where}. Pass a number > 0, a "
-                "Tensor or a function, or use momentum_type='qmodel', which chooses it."
-            )
-        check_excluded(
-            "qmodel_update_rescale",
-            settings.qmodel_update_rescale,
-            where,
-            "scale the learning rate",
-        )
-        return rule(
-            called_once(settings.learning_rate),
-            called_once(settings.momentum),
-            called_once(settings.norm_constraint),
-            _weight_decay(settings),
-        )
-
-    return make
-
-
-def _quadratic(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
+def _with_given_rate(settings: KfacSettings) -> Momentum:
     where = f"momentum_type={settings.momentum_type!r}"
-    check_excluded(
-        "learning_rate", settings.learning_rate, where, "the model chooses it: pass None"
+    if settings.learning_rate is None:
+        raise ValueError(
+            f"Cannot set up K-FAC: learning_rate=None with {where}. Pass a number > 0, a "
+            "Tensor or a function, or use momentum_type='qmodel', which chooses it."
+        )
+    remedy = "scale the learning rate"
+    check_excluded("qmodel_update_rescale", settings.qmodel_update_rescale, where, remedy)
+    rule = RegularMomentum if settings.momentum_type == "regular" else AdamMomentum
+    return rule(
+        called_once(settings.learning_rate),
+        called_once(settings.momentum),
+        called_once(settings.norm_constraint),
+        _weight_decay(settings),
     )
-    check_excluded(
-        "norm_constraint", settings.norm_constraint, where, "the model bounds the step: pass None"
-    )
+
+
+def _by_model(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
+    where = f"momentum_type={settings.momentum_type!r}"
+    if settings.momentum_type == "qmodel":
+        remedy = "the model chooses it: pass None, or use 'qmodel_fixedmu'"
+        check_excluded("momentum", settings.momentum, where, remedy)
+    elif settings.momentum is None:
+        raise ValueError(
+            f"Cannot set up K-FAC: momentum=None with {where}. Pass a number >= 0, a Tensor or a "
+            "function, or use momentum_type='qmodel', which chooses it."
+        )
+    remedy = "the model chooses it: pass None"
+    check_excluded("learning_rate", settings.learning_rate, where, remedy)
+    remedy = "the model bounds the step: pass None"
+    check_excluded("norm_constraint", settings.norm_constraint, where, remedy)
     return QuadraticModelMomentum(
         curvature,
         called_once(settings.momentum),
@@ -77,34 +76,3 @@ def _quadratic(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
 
 def _weight_decay(settings: KfacSettings) -> Scalar | None:
     return called_once(settings.weight_decay_coeff) if settings.use_weight_decay else None
-
-
-def _chosen_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
-    check_excluded(
-        "momentum",
-        settings.momentum,
-        f"momentum_type={settings.momentum_type!r}",
-        "the model chooses it: pass None, or use 'qmodel_fixedmu'",
-    )
-    return _quadratic(settings, curvature)
-
-
-def _fixed_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
-    if settings.momentum is None:
-        where = f"momentum_type={settings.momentum_type!r}"
-        raise ValueError(
-            f"Cannot set up K-FAC: momentum=None with {where}. Pass a number >= 0, a Tensor or a "
-            "function, or use momentum_type='qmodel', which chooses it."
-        )
-    return _quadratic(settings, curvature)
-
-
-_RULES = {
-    "regular": _given_rate(RegularMomentum),
-    "adam": _given_rate(AdamMomentum),
-    "qmodel": _chosen_momentum,
-    "qmodel_fixedmu": _fixed_momentum,
-}
-
-MOMENTUM_TYPES = tuple(_RULES)
-"""Values of the optimizers' argument `momentum_type`."""

@@ -79,13 +79,14 @@ class GivenRateMomentum(Momentum):
         momentum = tensor_ops.as_scalar(self._momentum, inputs.dtype)
         return vectors.add_scaled(new, momentum, inputs.velocities)
 
-    def _preconditioned(self, inputs: StepInputs, given: Sequence[Vector]) -> list[Vector]:
+    def _shortened(
+        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+    ) -> list[Vector]:
         """Returns M⁻¹x for a vector x, shortened to the norm constraint."""
-        products = inputs.precondition(given)
         if self._norm_constraint is None:
-            return products
+            return list(products)
         coefficient = norm_constraint_coefficient(
-            vectors.inner_product(products, given, inputs.dtype),
+            vectors.inner_product(products, vector, inputs.dtype),
             self._rate(inputs),
             tensor_ops.as_scalar(self._norm_constraint, inputs.dtype),
         )
@@ -137,14 +138,17 @@ class RegularMomentum(GivenRateMomentum):
         """True: Δq takes the product Mu."""
         return True
 
-    def step(self, inputs: StepInputs) -> Step:
+    def step(
+        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+    ) -> Step:
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.
 
         Args:
           inputs: Gradients and curvature; λ' is its `model_damping`.
+          vector: g.
+          products: M⁻¹g.
         """
-        directions = self._preconditioned(inputs, inputs.gradients)
-        velocities = self._with_momentum(inputs, directions)
+        velocities = self._with_momentum(inputs, self._shortened(inputs, vector, products))
 
         def model_change() -> Tensor:
             update = vectors.scale(-self._rate(inputs), velocities)
@@ -166,19 +170,26 @@ class AdamMomentum(GivenRateMomentum):
     The velocity depends on no curvature, so that it stays meaningful when the curvature changes.
     """
 
-    def step(self, inputs: StepInputs) -> Step:
+    def velocities_to_precondition(self, inputs: StepInputs) -> list[Vector]:
+        """Returns βv + g."""
+        return self._with_momentum(inputs, inputs.gradients)
+
+    def step(
+        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+    ) -> Step:
         """Computes a step; Δq = ½α² rᵀv − α r·g for r = M⁻¹v, as rᵀMr = rᵀv.
 
         Args:
           inputs: Gradients and curvature.
+          vector: The new v.
+          products: M⁻¹v.
         """
-        velocities = self._with_momentum(inputs, inputs.gradients)
-        raw = self._preconditioned(inputs, velocities)
+        raw = self._shortened(inputs, vector, products)
 
         def model_change() -> Tensor:
             rate = self._rate(inputs)
-            curvature = vectors.inner_product(raw, velocities, inputs.dtype)
+            curvature = vectors.inner_product(raw, vector, inputs.dtype)
             slope = vectors.inner_product(raw, inputs.gradients, inputs.dtype)
             return 0.5 * tf.square(rate) * curvature - rate * slope
 
-        return self._step(inputs, raw, velocities, model_change)
+        return self._step(inputs, raw, vector, model_change)

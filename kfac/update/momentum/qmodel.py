@@ -8,11 +8,13 @@ References:
 """
 
 import typing
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops, vectors
+from kfac.linalg.vectors import Vector
 from kfac.state import Assignment, make_variable, read
 from kfac.update.momentum.base import Momentum, Step, StepInputs, add_weight_decay
 from kfac.update.quadratic_model import ExactCurvature
@@ -89,20 +91,21 @@ class QuadraticModelMomentum(Momentum):
         """Always: the step is chosen by it."""
         return True
 
-    def step(self, inputs: StepInputs) -> Step:
+    def step(
+        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+    ) -> Step:
         """Computes a step; Δq is the model's value at it, with λ' for λ.
 
         Args:
           inputs: Gradients and curvature; λ' is its `model_damping`.
+          vector: g.
+          products: M⁻¹g.
         """
-        products = inputs.precondition(inputs.gradients)
         decayed = add_weight_decay(products, inputs.weights, self._weight_decay)
         dense = [vectors.as_dense(part) for part in decayed]
         dtype = max((inputs.dtype, *(part.dtype for part in dense)), key=lambda x: x.size)
         direction, before = (vectors.joined(x, dtype) for x in (dense, inputs.velocities))
-        model = self._curvature.model(
-            inputs.variables, direction, before, inputs.gradients, inputs.dtype
-        )
+        model = self._curvature.model(inputs.variables, direction, before, vector, inputs.dtype)
         if self._fixed_momentum is None:
             chosen = model.minimum(inputs.damping)
         else:

@@ -14,11 +14,8 @@ from replicate.canned.kmeans import settings as kmeans
 from replicate.canned.kmeans.centers import CLUSTERS_NAME
 from replicate.canned.kmeans.model import ALL_DISTANCES, CLUSTER_INDEX, SCORE, KMeansModel
 from replicate.estimator import Estimator, RunConfig, WarmStartSettings
-from replicate.model_fn import (
-    mark_replicated,
-    replicate_model_fn,
-    with_loss_reduction,
-)
+from replicate.model_fn import replicate_model_fn
+from replicate.unmodified.marks import mark_replicated, with_loss_reduction
 
 v1 = tf.compat.v1
 

@@ -1,6 +1,6 @@
 """Rows of tensorflow/kfac, and of tf.contrib's packages that have no file of their own.
 
-`kfac.moved_names` has the names of tensorflow/kfac that are gone.
+`kfac.old_programs.table` has the names of tensorflow/kfac that are gone.
 """
 
 from replicate.compat.table.row import CONTRIB, STRATEGY, Row, same

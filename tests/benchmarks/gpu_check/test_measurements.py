@@ -6,7 +6,7 @@ import pytest
 from benchmarks.gpu_check import inverses, numbers
 from benchmarks.gpu_check.machine import choose_devices
 from benchmarks.gpu_check.outcome import FAILED, OK
-from benchmarks.gpu_check.training import Mlp, momentum
+from benchmarks.gpu_check.training import mlp, momentum
 
 
 @pytest.mark.parametrize("method", ["cholesky", "eigh"])
@@ -21,7 +21,7 @@ def test_inverses_are_within_the_limit(monkeypatch, method):
 
 
 def test_float16_learns_as_float32_does(monkeypatch):
-    monkeypatch.setattr(numbers, "MODELS", {"MLP": Mlp})
+    monkeypatch.setattr(numbers, "MODELS", {"MLP": mlp})
     monkeypatch.setattr(numbers, "HALF_BATCH_SIZE", 12)
     outcome = numbers.compare_precisions(choose_devices([]), steps=6)
     assert outcome.verdict == OK, outcome.summary
@@ -33,7 +33,7 @@ def test_float16_learns_as_float32_does(monkeypatch):
 
 
 def test_towers_of_logical_devices_are_equal(monkeypatch):
-    monkeypatch.setattr(numbers, "MODELS", {"MLP": lambda: Mlp(8)})
+    monkeypatch.setattr(numbers, "MODELS", {"MLP": lambda: mlp(8)})
     monkeypatch.setattr(numbers, "OPTIMIZERS", {"momentum": momentum})
     outcome = numbers.compare_towers(choose_devices([]), steps=3)
     assert outcome.verdict == OK

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from benchmarks.kfac_step import operation_counts, step_programs
 from benchmarks.session_programs import traced
-from kfac.linalg.shared_functions import SharedFunction
+from kfac.linalg.shared import shared
 from kfac.state import run_if
 
 v1 = tf.compat.v1
@@ -50,11 +50,15 @@ def test_counts_each_round_of_a_loop(graph):
     assert operations_of(power, {x: np.ones([3, 3])}) == 4 * 54
 
 
+@shared
+def square(x):
+    return tf.matmul(x, x)
+
+
 def test_counts_calls_of_functions_once_they_are_inlined():
-    square = SharedFunction(lambda x: tf.matmul(x, x), [tf.TensorSpec([None, None])])
     with tf.Graph().as_default() as graph:
         x, y = (v1.placeholder(tf.float32, [n, n]) for n in (3, 4))
-        products = [*square(x), *square(y), tf.matmul(x, 2 * x)]
+        products = [square(x), square(y), tf.matmul(x, 2 * x)]
     names, feeds = [each.name for each in products], {"Placeholder:0": np.ones([3, 3])}
     with step_programs.inlined_session(graph) as session:
         trace = traced(session, names, {**feeds, "Placeholder_1:0": np.ones([4, 4])})

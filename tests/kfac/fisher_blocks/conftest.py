@@ -115,3 +115,17 @@ def moment():
 def solution():
     """A function of (A, G, v, T): the product with the damped inverse, in NumPy."""
     return damped_solution
+
+
+@pytest.fixture
+def made_ops(graph):
+    """Returns what a function makes, and the types of its operations but for numbers."""
+
+    def made(make):
+        before = set(graph.get_operations())
+        result = make()
+        new = [op for op in graph.get_operations() if op not in before]
+        types = (op.type for op in new if "kfac/constant/" not in op.name)
+        return result, sorted(t for t in types if t != "Const")
+
+    return made

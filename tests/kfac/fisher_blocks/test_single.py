@@ -7,6 +7,11 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.curvature.block_products import product_or_identity
+from kfac.fisher_blocks.single import diagonal_product
+from kfac.linalg.damped_functions import INVERSE
+
+v1 = tf.compat.v1
 
 
 @pytest.mark.parametrize("approx", ["full", "diagonal"])
@@ -93,3 +98,52 @@ def test_scale_and_shift_of_other_shapes(laboratory, towers, approx, has_shift):
     v = random.randn(len(matrix))
     expected = np.linalg.solve(matrix + 0.3 * np.eye(len(v)), v)
     np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("eigenvalue", "degree", "adapts"), [(None, -1, True), (4.0, -0.5, False), (4.0, -1, True)]
+)
+def test_diagonal_product(graph, session, eigenvalue, degree, adapts):
+    random = np.random.RandomState(0)
+    first, second = random.randn(2, 3), random.randn(4).astype("float32")
+    total = random.rand(10).astype("float32")
+    weight = v1.placeholder(tf.float32, [])
+    damping = tf.identity(tf.constant(0.3)) if adapts else 0.3
+    parts = [tf.constant(first), tf.constant(second)]
+    products = diagonal_product(
+        tf.constant(total), weight, tuple(parts), damping=damping, eigenvalue=eigenvalue,
+        degree=degree, dtype=tf.float64,
+    )  # fmt: skip
+    assert [p.dtype for p in products] == [tf.float64, tf.float32]
+    known = np.split((total / 0.5 + 0.3) ** degree, [6])
+    for found, part, power in zip(
+        session.run(products, {weight: 0.5}), (first, second), known, strict=True
+    ):
+        np.testing.assert_allclose(found, power.reshape(part.shape) * part, rtol=1e-5)
+    for found, part in zip(session.run(products, {weight: 0.0}), (first, second), strict=True):
+        np.testing.assert_array_equal(found, (eigenvalue or 0.0) * part)
+
+
+def test_diagonal_product_is_zero_where_the_average_is_not_finite(graph, session):
+    average, parts = (tf.constant([1.0, np.nan]), tf.constant(1.0)), (tf.ones([2]),)
+    (product,) = diagonal_product(
+        *average, parts, damping=0.1, eigenvalue=2.0, degree=-1, dtype=tf.float32
+    )
+    np.testing.assert_array_equal(session.run(product), [0, 0])
+
+
+def test_diagonal_blocks_take_one_operation(session, laboratory, made_ops):
+    lab = laboratory()
+    x, g = np.random.RandomState(0).randn(2, 7, 3)
+    params = lab.variable("scale", [3]), lab.variable("shift", [3])
+    lab.collection.register_scale_and_shift(params, tf.constant(x), tf.constant(g), "diagonal")
+    block = lab.instantiate([[g]])
+    v = np.random.RandomState(1).randn(2, 3)
+    vector = tf.constant(v[0]), tf.constant(v[1])
+    products, types = made_ops(lambda: product_or_identity(block, INVERSE, vector))
+    assert types == ["PartitionedCall", "ReadVariableOp", "ReadVariableOp"]
+    average = np.mean(np.hstack([x * g, g]) ** 2, axis=0)
+    np.testing.assert_allclose(np.ravel(session.run(products)), v.ravel() / (average + 0.3))
+    # Before the first statistic the average counts as ones.
+    session.run([v1.assign(each, each * 0) for each in block.factor.cov_variables[:2]])
+    np.testing.assert_allclose(session.run(products), v / 1.3, rtol=1e-6)

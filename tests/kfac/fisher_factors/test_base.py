@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import Damping, FullyConnectedKroneckerFactor, base
+from kfac.fisher_factors import FullyConnectedKroneckerFactor
 from kfac.fisher_factors.moving_average import MovingAverage
 
 v1 = tf.compat.v1
@@ -73,44 +73,6 @@ def test_batches_that_are_not_finite_or_empty_are_refused_and_counted(factor, ro
 
 
 @pytest.fixture
-def inverted():
-    """Returns a factor of [2, 2] with one inverse that it keeps."""
-
-    def make(name):
-        factor = FullyConnectedKroneckerFactor(((tf.eye(2),),), False, ("",), name=name)
-        factor.register_inverse(Damping(name, lambda: {name: tf.constant(0.1)}))
-        factor.instantiate_cov_variables()
-        factor.instantiate_inv_variables()
-        return factor
-
-    return make
-
-
-def sources(tensor):
-    """Returns all operations that a Tensor waits for."""
-    found, left = set(), [tensor.op]
-    while left:
-        operation = left.pop()
-        if operation not in found:
-            found.add(operation)
-            left += [*(source.op for source in operation.inputs), *operation.control_inputs]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("large", "devices", "waits"),
-    [(8.0, ["/cpu:0"] * 2, True), (8.1, ["/cpu:0"] * 2, False), (8.0, ["/cpu:0", "/cpu:1"], False)],
-)
-def test_large_inverses_on_one_device_wait_for_each_other(
-    graph, inverted, monkeypatch, large, devices, waits
-):
-    monkeypatch.setattr(base, "LARGE_INVERSE", large)
-    first, _, second, _ = base.updated_inverses([inverted("a"), inverted("b")], devices)
-    assert (first.value.op in sources(second.value)) is waits
-    assert second.value.op not in sources(first.value)
-
-
-@pytest.fixture
 def average(graph):
     average = MovingAverage()
     average.make_variables("fc/input", [2, 2], tf.float64, "")
@@ -119,7 +81,7 @@ def average(graph):
 
 def test_constant_statistic_is_its_own_average(average, session):
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = average.update(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
+    update = average.fold(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
     session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(average.read())).all()
     for weight in (0.5, 0.9):
@@ -132,7 +94,7 @@ def test_constant_statistic_is_its_own_average(average, session):
 def test_decay_and_weight_that_only_the_run_knows(average, session):
     decay, weight = v1.placeholder(tf.float64, []), v1.placeholder(tf.float32, [])
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = average.update(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
+    update = average.fold(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
     session.run(v1.global_variables_initializer())
     for fed in ((0.5, 2.0), (0.25, 4.0)):
         session.run(update, dict(zip((decay, weight), fed, strict=True)))
@@ -145,6 +107,6 @@ def test_an_update_is_one_operation_of_a_device(graph):
     average = MovingAverage()
     average.make_variables("fc/input", [3], tf.float32, "/cpu:1")
     before = len(graph.get_operations())
-    update = average.update(tf.ones([3]), tf.constant(True), 0.5, 1.0)
+    update = average.fold(tf.ones([3]), tf.constant(True), 0.5, 1.0)
     assert len(graph.get_operations()) == before + 3  # Two are the arguments.
     assert update.device == "/device:CPU:1"

@@ -9,7 +9,7 @@ from kfac.fisher_factors import (
     FullyConnectedEigenbasisFactor,
     FullyConnectedKroneckerFactor,
 )
-from kfac.fisher_factors.base import updated_inverses
+from kfac.fisher_factors.inverses import compute_in_turn
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -122,7 +122,8 @@ def test_bases_are_assigned_after_the_average_was_moved(graph):
     for factor in factors:
         factor.instantiate_cov_variables()
         factor.instantiate_inv_variables()
-    *bases, average = updated_inverses(factors[-1:], [""])
+    (changes,) = compute_in_turn(factors[-1:], [""])
+    *bases, average = factors[-1].move_average(changes)
     assert average.variable is factors[-1].cov_variables[0]
     assert all(basis.value.op.control_inputs == [average.value.op] for basis in bases)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes, current_dampings
 from kfac.linalg.damped_functions import (
     INVERSE,
     Cholesky,
@@ -59,7 +59,9 @@ def test_update_and_counters(graph, session):
     slot = MatrixSlot(INVERSE, DAMPING)
     slot.make_variables([2, 2], tf.float32, "")
     matrix = v1.placeholder(tf.float32, [2, 2])
-    update = assign_all(slot.updated(UndampedMatrix(matrix), DAMPING.compute()))
+    update = assign_all(
+        compute_changes(slot.function, slot.variables, DAMPING.value(), UndampedMatrix(matrix))
+    )
     session.run(v1.global_variables_initializer())
     np.testing.assert_array_equal(session.run(slot.read()), np.zeros([2, 2]))
     session.run(update, {matrix: np.eye(2)})
@@ -77,7 +79,8 @@ def test_kept_in_another_dtype(graph, session):
     for dtype in (tf.bfloat16, tf.float16, tf.float64):
         slots.append(MatrixSlot(Cholesky(), DAMPING))
         slots[-1].make_variables([2, 2], dtype, "")
-        updates += slots[-1].updated(matrix, DAMPING.compute())
+        slot = slots[-1]
+        updates += compute_changes(slot.function, slot.variables, DAMPING.value(), matrix)
         assert slots[-1].read().dtype == dtype
     session.run(v1.global_variables_initializer())
     session.run(assign_all(updates))

@@ -10,6 +10,7 @@ from kfac.patches.filter_axis import FilterAxis
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
+patch_sums = second_moment.patch_sums.__wrapped__  # Its operations, in the graph itself.
 SAME5 = FilterAxis(14, 5, 2, 14)
 
 
@@ -36,9 +37,9 @@ def test_equal_to_patches(graph, session, reference_patches, monkeypatch, size, 
     x = v1.placeholder_with_default(images, [None, *size, 2])
     for way in (row_products, spectral_products):
         monkeypatch.setattr(second_moment, "_WAYS", (way,))
-        found = session.run(second_moment.patch_sums(x, geometry))
-        np.testing.assert_allclose(found.products, p.T @ p, atol=1e-11)
-        np.testing.assert_allclose(found.values, p.sum(0), atol=1e-11)
+        products, values = session.run(patch_sums(x, geometry=geometry))
+        np.testing.assert_allclose(products, p.T @ p, atol=1e-11)
+        np.testing.assert_allclose(values, p.sum(0), atol=1e-11)
 
 
 @pytest.mark.parametrize(("conv_moment", "has_bias"), [("patches", True), ("shifts", False)])
@@ -60,11 +61,11 @@ def test_wide_images_are_cut_into_tiles(graph, session, reference_patches, monke
     monkeypatch.setattr(second_moment, "_WAYS", (row_products,))
     images = np.random.RandomState(0).randn(2, 4, columns, 8)
     x = v1.placeholder_with_default(images, [None, 4, columns, 8])
-    sums = second_moment.patch_sums(x, ConvGeometry((2, 3), (1, 1), "SAME"))
+    sums, _ = patch_sums(x, geometry=ConvGeometry((2, 3), (1, 1), "SAME"))
     products = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
     assert max(product.shape.num_elements() for product in products) < (columns * 8) ** 2
     p = np.concatenate(reference_patches(images, (2, 3), (1, 1), "SAME", (1, 1)))
-    np.testing.assert_allclose(session.run(sums.products), p.T @ p, atol=1e-11)
+    np.testing.assert_allclose(session.run(sums), p.T @ p, atol=1e-11)
 
 
 def test_supported_images_and_filters(graph):
@@ -91,7 +92,7 @@ def test_estimated_cost(graph):
 @pytest.mark.parametrize(("channels", "is_spectral"), [(1, False), (16, True)])
 def test_cheapest_way_is_taken(graph, channels, is_spectral):
     images = v1.placeholder(tf.float32, [256, 14, 14, channels])
-    second_moment.patch_sums(images, ConvGeometry((5, 5), (1, 1), "SAME"))
+    patch_sums(images, geometry=ConvGeometry((5, 5), (1, 1), "SAME"))
     types = {op.type for op in graph.get_operations()}
     assert ("BatchMatMulV2" in types) == is_spectral
 

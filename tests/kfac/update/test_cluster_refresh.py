@@ -2,13 +2,13 @@ import pytest
 import tensorflow as tf
 
 from kfac.scheduling.worker_roles import WorkerRole
-from kfac.update.cluster_refresh import RefreshShares
+from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
 
 v1 = tf.compat.v1
 
 
 class Step:
-    """Keeps the conditions that it is applied with."""
+    """Keeps the operations that it is made after."""
 
     def __init__(self):
         self.steps = v1.get_variable("steps", initializer=tf.constant(0, tf.int64))
@@ -16,12 +16,14 @@ class Step:
     def make_variables(self):
         pass
 
-    def read_counter(self):
-        return self.steps.read_value()
+    def counter(self, name):
+        assert name == "counter"
+        return self.steps
 
-    def apply(self, pairs, conditions, *_):
-        self.conditions = conditions
-        return tf.no_op()
+    def make(self, *_):
+        done = tf.no_op()
+        self.before = [op for op in done.control_inputs if op.type == "NoOp"]
+        return done
 
 
 class Curvature:
@@ -61,25 +63,26 @@ class Curvature:
 
 @pytest.fixture
 def build(graph):
-    """A function that applies the policy of a role: (policy, step, curvature)."""
+    """A function that builds the work of a role: (work, step, curvature)."""
 
     def build(*role, inverses=1):
         variable = v1.get_variable("w", initializer=tf.zeros([2]))
         step, curvature = Step(), Curvature(variable, inverses)
-        policy = RefreshShares(WorkerRole(*role), 10, 1).policy(step, curvature, "KFAC")
+        shares = RefreshByWorkers(WorkerRole(*role), 10, 1)
+        work = ClusterWork(shares, step, curvature, "KFAC")
         global_step = v1.train.get_or_create_global_step()
-        policy.apply([(tf.ones([2]), variable)], global_step, None)
-        return policy, step, curvature
+        work.train_op([(tf.ones([2]), variable)], global_step, None)
+        return work, step, curvature
 
     return build
 
 
 def test_the_step_waits_for_inverses_but_summaries_do_not(build):
-    policy, step, curvature = build("shared", 2, 0)
-    assert len(step.conditions.before) == 1
-    assert not step.conditions.summaries_wait
+    work, step, curvature = build("shared", 2, 0)
+    assert len(step.before) == 1
+    assert not RefreshByWorkers(WorkerRole("shared", 2, 0), 10, 1).due(None).summaries_wait
     assert curvature.inverted == [(0,), (0,)]  # As its owner, and as the chief.
-    assert [v.op.name for v in policy.variables] == ["kfac/invert_at"]
+    assert [v.op.name for v in work.variables] == ["kfac/invert_at"]
 
 
 def test_a_worker_without_a_batch_computes_no_inverses(build, session):
@@ -93,15 +96,15 @@ def test_a_worker_without_a_batch_computes_no_inverses(build, session):
 
 @pytest.mark.parametrize(("index", "queued"), [(0, []), (4, [(0,), (1,)])])
 def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, queued):
-    policy, _, curvature = build("dedicated_workers", 5, index, inverses=2)
-    assert (policy.inverse_queue is not None) == bool(queued)
+    work, _, curvature = build("dedicated_workers", 5, index, inverses=2)
+    assert (work.inverse_queue is not None) == bool(queued)
     if queued:
-        assert len(policy.inverse_queue.ops) == len(queued)
+        assert len(work.inverse_queue.ops) == len(queued)
         assert curvature.inverted[: len(queued)] == queued
 
 
 def test_the_global_step_is_required(graph):
-    policy = RefreshShares(WorkerRole("shared", 1, 0), 10, 1).policy(None, None, "KFAC")
+    work = ClusterWork(RefreshByWorkers(WorkerRole("shared", 1, 0), 10, 1), None, None, "KFAC")
     with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
-        policy.apply([], None, None)
-    assert policy.variables == []
+        work.train_op([], None, None)
+    assert work.variables == []

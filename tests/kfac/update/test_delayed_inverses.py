@@ -52,7 +52,7 @@ class Training:
 
     @property
     def background(self):
-        return self.optimizer._refresh._delayed._background
+        return self.optimizer._step._delayed._background
 
 
 @contextlib.contextmanager

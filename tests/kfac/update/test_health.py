@@ -114,8 +114,9 @@ def test_numbers_of_a_matrix(graph, session, update_factors, device, dtype):
     for slot, matrix in zip(found.slots, kept, strict=True):
         np.testing.assert_allclose(slot.norm, half_square(matrix), rtol=1e-3)
         np.testing.assert_array_equal(slot.rare_paths, [0, 0, 0])
-    calls = {op for op in graph.get_operations() if op.name.startswith("numbers")}
-    assert len(calls) == (3 if device else 1)
+    calls = [op.name for op in graph.get_operations() if "numbers" in op.name]
+    apart = ["average_numbers", "slot_numbers", "slot_numbers_1"]
+    assert calls == (apart if device else ["numbers"])
 
 
 def test_numbers_of_a_factor_whose_trace_has_another_form(graph, session, update_factors):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.update.periodic_refresh import RefreshPeriods
+from kfac.update.spread import Spread
 
 v1 = tf.compat.v1
 
@@ -29,6 +30,7 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
         gradients = optimizer.compute_gradients(network.losses[0])
         global_step = v1.train.get_or_create_global_step()
         train = optimizer.apply_gradients(gradients, global_step)
+    assert v1.get_collection(v1.GraphKeys.TRAIN_OP) == [train]
     feed = network.share(rows)
     session.run(v1.global_variables_initializer())
     velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
@@ -85,11 +87,10 @@ def test_shares_of_layers_are_balanced_and_leave_out_diagonals(graph):
         approx = "diagonal" if name == "diagonal" else "kron"
         layers.register_fully_connected(weight, features[:, :size], outputs, approx=approx)
         layers.register_squared_error_loss(outputs)
-    settings = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": layers}
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(**{**SPREAD, "invert_every": 2}, **settings)
-    optimizer.make_vars_and_create_op_thunks()
-    names = [factor.name for factor in optimizer.factors]
-    found = [[names[i] for i in share] for share in optimizer._refresh._shares()]
+    optimizer = kfac.KfacOptimizer(0.1, 0.1, layers)
+    factors = optimizer.factors
+    shares = Spread(2, True).shares(layers.get_blocks(), factors)
+    found = [[factors[i].name for i in share] for share in shares]
     first = [f"{name}/{side}" for name in ("small", "middle") for side in ("input", "output")]
     assert found == [first, ["large/input", "large/output"]]
 
@@ -152,6 +153,37 @@ def test_damping_adapts_while_first_inverses_are_spread(behavior, build_mlp, ses
     assert np.isfinite(session.run(optimizer.rho))
     assert session.run(optimizer.damping) != 0.3
     assert losses[-1] < losses[3] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "expected"),
+    [
+        ((2, 3, 0, False), 0, [True, True, True]),
+        ((2, 3, 0, False), 4, [True, False, True]),
+        ((2, 3, 0, False), 9, [True, True, False]),
+        ((2, 3, 5, False), 4, [False, True, False]),
+        ((4, 1, 0, False, False, 2), 8, [True, True, True]),
+        ((3, 1, 0, True), 4, [True, True, True]),
+    ],
+)
+def test_a_policy_says_what_is_due(session, settings, step, expected):
+    policy = RefreshPeriods(*settings)
+    due = policy.due(tf.constant(step, tf.int64))
+    session.run(v1.global_variables_initializer())
+    found = session.run([tf.convert_to_tensor(x) for x in (due.step, due.averages, due.inverses)])
+    assert found == expected
+    assert due.delay == policy.inverse_delay
+    assert due.spread == (Spread(3, False) if policy.spread_inverses else None)
+    assert [v.op.name for v in policy.variables] == ["kfac/burnin_counter"] * bool(due.state)
+
+
+@pytest.mark.parametrize(
+    ("first_too", "due"), [(False, ([1, 1], [0, 1], [0, 0], [1, 0])), (True, ([1, 0], [0, 1]))]
+)
+def test_shares_that_are_due(session, first_too, due):
+    """Two shares in a period of three, after each number of steps."""
+    found = [Spread(3, first_too).due(tf.constant(n, tf.int64), 2) for n in range(len(due))]
+    np.testing.assert_array_equal(session.run(found), due)
 
 
 def test_first_inverses_are_spread_only_with_later_ones(graph):

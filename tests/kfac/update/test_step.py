@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,6 +40,64 @@ def assert_equal(one, other, atol=0.0):
     assert one.keys() == other.keys()
     for name, value in one.items():
         np.testing.assert_allclose(value, other[name], rtol=atol, atol=atol, err_msg=name)
+
+
+# Order.
+
+
+def all_before(op, known):
+    """Returns the ops that end before an op, which are also kept by op."""
+    waiting = [op]
+    while waiting:
+        sources = {*(tensor.op for tensor in waiting[-1].inputs), *waiting[-1].control_inputs}
+        missing = [source for source in sources if source not in known]
+        if missing:
+            waiting += missing
+        else:
+            known[waiting.pop()] = sources.union(*(known[source] for source in sources))
+    return known
+
+
+def writes(op, number, functions):
+    """Returns True if an op changes the variable that is its input of a number."""
+    if op.type != "StatefulPartitionedCall":
+        return "Assign" in op.type or "Apply" in op.type
+    function = functions[op.get_attr("f").name]
+    name = function.signature.input_arg[number].name
+    return any("Assign" in node.op and node.input[0] == name for node in function.node_def)
+
+
+def uses_in_any_order(train):
+    """Yields (variable, op, op) where one op writes a variable and the other uses its value."""
+    functions = {f.signature.name: f for f in train.graph.as_graph_def().library.function}
+    before, uses = all_before(train, {}), {}
+    for op in before:
+        for number, tensor in enumerate(op.inputs):
+            if tensor.op.type == "VarHandleOp":
+                use = op, writes(op, number, functions)
+                uses.setdefault(tensor.op.name, []).append(use)
+    for name, of_variable in uses.items():
+        for (one, one_writes), (two, two_writes) in itertools.combinations(of_variable, 2):
+            if (one_writes or two_writes) and one not in before[two] and two not in before[one]:
+                yield name, one.name, two.name
+
+
+@pytest.mark.parametrize(
+    ("momentum_type", "settings"),
+    [
+        ("adam", {"cov_update_every": 2, "invert_every": 2}),
+        ("regular", {"num_burnin_steps": 2, "spread_inverses": True, "invert_every": 3}),
+        ("qmodel", {"adapt_damping": True, "rejection_rho_threshold": 0.0}),
+        ("regular", {"adapt_damping": True, "calibrate_damping": True, "invert_every": 5}),
+    ],
+)
+def test_what_writes_a_variable_has_a_place_among_all_its_uses(build_mlp, momentum_type, settings):
+    network = build_mlp()
+    optimizer = make(network, momentum_type, **settings)
+    train = optimizer.minimize(network.losses[0])
+    assert not list(uses_in_any_order(train))
+    used = {op.name for op in all_before(train, {})}
+    assert used.issuperset(v.op.name for v in optimizer.variables())
 
 
 # Towers.

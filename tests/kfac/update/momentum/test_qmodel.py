@@ -72,10 +72,10 @@ def test_step_is_the_minimum_of_the_model(
     assert change == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_was_chosen_is_kept(inputs, session, gradients, velocities, damped, exact):
+def test_what_was_chosen_is_kept(inputs, session, make_step, gradients, velocities, damped, exact):
     rule = QuadraticModelMomentum(DiagonalCurvature(exact), None, 0.5, None, tf.float32)
     shown = [rule.learning_rate, rule.momentum]
-    state = rule.step(inputs).state
+    state = make_step(rule, inputs).state
     session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(shown)).all()
     assert [v.op.name for v in rule.variables] == [

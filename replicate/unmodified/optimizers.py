@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.tower.build import TowerBuild, current_build
-from replicate.tower.shared_patch import SharedPatch
 from replicate.tower.workers import current_workers
+from replicate.unmodified.shared_patch import SharedPatch
 
 v1 = tf.compat.v1
 

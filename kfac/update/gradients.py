@@ -1,55 +1,10 @@
-"""Vectors of gradients and of preconditioned gradients, and the check that they fit the curvature.
+"""Check that gradients fit the registered model. Called by the optimizer."""
 
-Turns gradients into vectors, and the products that a method of the optimizer returns into vectors
-again. Called by the optimizer and its step.
-"""
-
-from collections.abc import Sequence
 from typing import Any
 
 from kfac._types import GradsAndVars, Variable
-from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.linalg.vectors import Vector, as_vector
 from kfac.registration.registered_model import RegisteredModel
 from kfac.variables import check_not_partitioned, name_of
-
-
-def in_order(products: GradsAndVars, variables: Sequence[Variable]) -> list[Vector]:
-    """Returns the products of a vector with M⁻¹, which a user's method may have made, as a vector.
-
-    Args:
-      products: (part of the product, variable), in any order.
-      variables: All registered variables.
-
-    Raises:
-      ValueError: A variable is missing.
-    """
-    by_variable = {variable.ref(): product for product, variable in products if product is not None}
-    missing = [name_of(variable) for variable in variables if variable.ref() not in by_variable]
-    if missing:
-        raise ValueError(
-            f"multiply_preconditioner returned no product for {', '.join(missing)}. It must return "
-            "a pair (product, variable) for every pair (vector, variable) that it is given."
-        )
-    return [by_variable[variable.ref()] for variable in variables]
-
-
-def as_vectors(
-    blocks: Sequence[FisherBlock], pairs: Sequence[tuple[Any, Variable]]
-) -> list[Vector]:
-    """Returns gradients as a vector. They stay sparse where the block multiplies such.
-
-    Args:
-      blocks: The blocks.
-      pairs: (gradient, variable), a gradient being shaped as its variable.
-    """
-    keep = {
-        param.ref()
-        for block in blocks
-        if block.multiplies_slices
-        for param in as_tuple(block.params)
-    }
-    return [as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
 
 
 def check_gradients(

@@ -2,7 +2,7 @@
 
 import types
 
-from replicate.tower.shared_patch import SharedPatch
+from replicate.unmodified.shared_patch import SharedPatch
 
 
 def test_attributes_are_replaced_until_the_last_context_is_left():

@@ -1,0 +1,413 @@
+"""Blocks of a factor A of a layer's inputs and a factor G of its output gradients.
+
+A matrix V [inputs, outputs] stands for the vector v of its rows, one after another. Then (A⊗G) v is
+the vector of A V G, and powers and Cholesky factors of A⊗G are the Kronecker products of those of A
+and G. In the order of Martens & Grosse (2015):
+
+  Statistics   F ≈ T·A⊗G, for a layer that is applied T times to an example    §3
+  Damping      T·(A + π√λ'·I) ⊗ (G + √λ'/π·I) with λ' = λ/T                    §6.3
+  Inverse      each factor keeps its own                                       §4.2
+  Products     F⁻¹ vec(V) = vec((A + π√λ'·I)⁻¹ V (G + √λ'/π·I)⁻¹) / T          §4.2
+
+Each family makes the factors and counts T. Extended by the blocks of dense layers and convolutions.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671.
+"""
+
+import abc
+import math
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+from kfac._types import DType, Parameters, Scalar, Tensor
+from kfac.config import CurvatureConfig
+from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.slot import Damping
+from kfac.linalg import low_rank, tensor_ops, vectors
+from kfac.linalg.damped_functions import MatrixFunction
+from kfac.linalg.kronecker import (
+    balance,
+    kronecker_product,
+    layer_params_to_mat2d,
+    mat2d_to_layer_params,
+)
+from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.shared import shared, shared_constant
+from kfac.linalg.tensor_ops import as_scalar, has_first_column, known_or_scalars
+from kfac.state import is_in_function
+
+
+class TwoFactorBlock(FisherBlock):
+    """A block made of a factor A of the layer's inputs and a factor G of its output gradients."""
+
+    @abc.abstractmethod
+    def replications(self) -> Scalar:
+        """Returns T, the layer's applications to one example: an int or an int Tensor []."""
+
+    @property
+    def input_factor(self) -> FisherFactor:
+        """A, the factor of the layer's inputs.
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        return self.factors[0]
+
+    @property
+    def output_factor(self) -> FisherFactor:
+        """G, the factor of the gradients of the layer's outputs.
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        return self.factors[1]
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Numbers of rows of A and of G that the parameters need, from static shapes."""
+        weight, *bias = as_tuple(self.params)
+        outputs = bias[0].shape.num_elements() if bias else tensor_ops.static_size(weight, -1)
+        return weight.shape.num_elements() // outputs + len(bias), outputs
+
+    def check_shapes(self) -> None:
+        """Compares the sizes of A and G with the parameters.
+
+        Raises:
+          ValueError: The sizes do not fit, or shapes are not static.
+        """
+        found = (self.input_factor.dimension, self.output_factor.dimension)
+        if found != self.matrix_shape:
+            raise ValueError(
+                f"Cannot precondition layer {self.name!r}: its parameters need Kronecker factors "
+                f"of {self._sizes()}, its registered inputs and outputs give "
+                f"{_as_text(found)}. Register the tensors that enter and leave this layer, and "
+                "pass (weight, bias) if, and only if, the layer has a bias."
+            )
+
+    def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
+        """Returns T·tr A·tr G, float64 [].
+
+        Args:
+          factor_traces: The traces of A and G, shape [] each, by their names.
+        """
+        pair = self.input_factor, self.output_factor
+        a, g = (tf.cast(factor_traces[factor.name], tf.float64) for factor in pair)
+        times = self.replications()
+        if isinstance(times, int):
+            if times == 1:
+                return a * g
+            times = shared_constant(times, [], tf.float64)
+        return as_scalar(times, tf.float64) * a * g
+
+    def describe(self) -> str:
+        """Returns a short text such as "kron 401x401 (x) 16x16"."""
+        return f"kron {self._sizes()}"
+
+    def _sizes(self) -> str:
+        return _as_text(self.matrix_shape)
+
+    def _as_matrix(self, vector: Parameters) -> Tensor:
+        """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
+        if isinstance(vector, tf.IndexedSlices):
+            raise ValueError(
+                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
+                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
+                "convert the gradients with tf.convert_to_tensor."
+            )
+        return layer_params_to_mat2d(vector)
+
+    def _as_parameters(self, matrix: Tensor) -> Parameters:
+        """Undoes `_as_matrix`."""
+        return mat2d_to_layer_params(self.params, matrix)
+
+
+@shared
+def split_damping(
+    a_mean: Scalar, g_mean: Scalar, root: Scalar, *, dtypes: tuple[DType, DType]
+) -> tuple[Tensor, Tensor]:
+    """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G; for π see `balance`.
+
+    The means are those of the eigenvalues of A and G; `root` is √λ'.
+    """
+    a, g, both = (as_scalar(x, dtypes[0]) for x in (a_mean, g_mean, root))
+    pi, inverse = balance(a, g)
+    return both * pi, tf.cast(both * inverse, dtypes[1])
+
+
+@typing.final
+class SplitDamping:
+    """π√λ'·I for A and √λ'/π·I for G, computed from the current traces at each read.
+
+    λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with λ > 0
+    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
+    `of_input` is the damping of A, `of_output` that of G.
+    """
+
+    def __init__(
+        self,
+        layer: str,
+        factors: tuple[FisherFactor, FisherFactor],
+        damping: Scalar,
+        times: Scalar,
+        config: CurvatureConfig,
+    ) -> None:
+        self._factors = factors
+        self._damping = damping
+        self._times = times
+        self._config = config
+        self._names = f"{layer}/input", f"{layer}/output"
+        self.of_input, self.of_output = (Damping(name, self._compute) for name in self._names)
+
+    def _compute(self) -> dict[str, Tensor]:
+        """Returns both dampings by name, shape [] each, in the dtypes of A and G."""
+        a, g = self._factors
+        root = _root(self.of_one_use())
+        if self._config.balance_damping:
+            means = a.mean_eigenvalue, g.mean_eigenvalue
+            both = split_damping(*means, root, dtypes=(a.dtype, g.dtype))
+        else:
+            root = as_scalar(root, a.dtype)
+            both = root, tf.cast(root, g.dtype)
+        return dict(zip(self._names, both, strict=True))
+
+    def of_one_use(self) -> Scalar:
+        """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""
+        times, damping = known_or_scalars((self._times, self._damping), self._factors[0].dtype)
+        return damping / times**self._config.damping_power
+
+    def identity_eigenvalue(self) -> Scalar:
+        """Returns T(1 + √λ')², like `of_one_use`: two identity matrices split damping evenly."""
+        times, damping = known_or_scalars((self._times, self.of_one_use()), self._factors[0].dtype)
+        return times * (1 + _root(damping)) ** 2
+
+
+def _root(damping: Scalar) -> Scalar:
+    return tf.sqrt(damping) if tf.is_tensor(damping) else math.sqrt(damping)
+
+
+@typing.final
+class KroneckerOperator(typing.NamedTuple):
+    """The function V ↦ c·L V Rᵀ, or c·Lᵀ V R if transposed.
+
+    L [inputs, inputs] is `left`, R [outputs, outputs] is `right`, c, a number or a Tensor [], is
+    `scale`; None means 1. `dtypes` are those of L and R.
+    """
+
+    left: LinearOperator
+    right: LinearOperator
+    scale: Scalar | None
+    dtypes: tuple[DType, DType]
+    transpose: bool
+
+    def multiply(self, matrix: Tensor) -> Tensor:
+        """Returns the product with V [inputs, outputs], in the dtype of V."""
+        return self._product(matrix, self.left)
+
+    def multiply_row_product(self, x: Tensor, d: Tensor) -> Tensor:
+        """Returns the product with V = XᵀD, as (c·D Rᵀ) multiplied from the left by (X Lᵀ)ᵀ.
+
+        X is [r, inputs], D [r, outputs]. The product has the dtype of D.
+        """
+        first, second = self.dtypes
+        left = self.left.right(tf.cast(x, first), not self.transpose)
+        scaled = self._scaled(self.right.right(tf.cast(d, second), not self.transpose))
+        product = tf.matmul(tf.cast(left, second), scaled, transpose_a=True)
+        return tf.cast(product, d.dtype)
+
+    def multiply_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices | None:
+        """Returns the product with some rows of V, as those rows; None if L is not diagonal."""
+        if not isinstance(self.left, DiagonalOperator):
+            return None
+        values = self._product(slices.values, self.left.take(slices.indices))
+        return tf.IndexedSlices(values, slices.indices, slices.dense_shape)
+
+    def _product(self, matrix: Tensor, left: LinearOperator) -> Tensor:
+        first, second = self.dtypes
+        product = left.left(tf.cast(matrix, first), self.transpose)
+        product = self.right.right(tf.cast(product, second), not self.transpose)
+        return tf.cast(self._scaled(product), matrix.dtype)
+
+    def _scaled(self, product: Tensor) -> Tensor:
+        return product if self.scale is None else as_scalar(self.scale, product.dtype) * product
+
+
+@shared
+def product_or_identity(
+    inverses: tuple[Tensor, Tensor],
+    parts: tuple[Tensor, ...],
+    scale: Scalar | None,
+    eigenvalue: Scalar,
+    *,
+    transpose: bool,
+) -> list[Tensor]:
+    """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
+
+    Only the one that is wanted is computed.
+
+    Args:
+      inverses: L and R.
+      parts: V as a weight, or as a weight and a bias, with known ranks.
+      scale: c, a number or a Tensor []; None means 1.
+      eigenvalue: e, a number or a Tensor [].
+      transpose: True for c·Lᵀ V R.
+    """
+    left, right = inverses
+    operators = DenseOperator(left), DenseOperator(right)
+    operator = KroneckerOperator(*operators, scale, (left.dtype, right.dtype), transpose)
+    params = parts if len(parts) > 1 else parts[0]
+
+    def product() -> list[Tensor]:
+        matrix = operator.multiply(layer_params_to_mat2d(params))
+        return tf.nest.flatten(mat2d_to_layer_params(params, matrix))
+
+    has_inverse = tf.logical_and(*map(has_first_column, inverses))
+    return tf.cond(has_inverse, product, lambda: vectors.scale(eigenvalue, parts))
+
+
+@typing.final
+class KroneckerProduct(typing.NamedTuple):
+    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I)."""
+
+    factors: tuple[FisherFactor, FisherFactor]
+    damping: SplitDamping
+    times: Scalar
+
+    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
+        """Returns each factor with its damping."""
+        return zip(self.factors, (self.damping.of_input, self.damping.of_output), strict=True)
+
+    def to_dense(self) -> Tensor:
+        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
+        product = kronecker_product(a, tf.cast(g, a.dtype))
+        return as_scalar(self.times, a.dtype) * product
+
+
+class KroneckerBlock(TwoFactorBlock):
+    """F ≈ T·A⊗G, with T the number of times that the layer is applied to one example."""
+
+    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
+        super().__init__(layer_collection, params)
+        self._kronecker: KroneckerProduct | None = None
+
+    @abc.abstractmethod
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        """Returns the damped product of A and G, each a new factor or an equal earlier one.
+
+        Gradients of the layer's outputs come by [source][tower]; the damping is λ > 0.
+        """
+
+    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
+        """Gets A and G from the layer collection.
+
+        Args:
+          grads_list: For each source the gradients of the layer's outputs.
+          damping: λ > 0.
+        """
+        self._kronecker = self._make_product(self._gradients_by_tower(grads_list), damping)
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G); empty before they are made."""
+        return () if self._kronecker is None else self._kronecker.factors
+
+    @property
+    def _product(self) -> KroneckerProduct:
+        if self._kronecker is None:
+            raise self._not_instantiated()
+        return self._kronecker
+
+    def register(self, function: MatrixFunction) -> None:
+        """Registers a function of A and of G, each with its damping."""
+        for factor, damping in self._product.pairs():
+            factor.register(function, damping)
+
+    @property
+    def multiplies_slices(self) -> bool:
+        """True if A is diagonal."""
+        return isinstance(self.input_factor, DiagonalFactor)
+
+    def identity_eigenvalue(self) -> Scalar:
+        """Returns T(1 + √λ')²; see `SplitDamping`."""
+        return self._product.damping.identity_eigenvalue()
+
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns T^e f(A + π√λ'·I) V f(G + √λ'/π·I)ᵀ, or with the transposes of both f.
+
+        Args:
+          function: f, and its degree e.
+          vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
+            diagonal.
+          transpose: True to multiply by the transpose.
+
+        Returns:
+          The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
+          with the same indices.
+        """
+        a, g = self._product.factors
+        left, right = self._operators(function)
+        dtypes = a.inverse_dtype, g.inverse_dtype
+        operator = KroneckerOperator(left, right, self._scale(function), dtypes, transpose)
+        return self._apply(operator, vector)
+
+    def _kept_or_identity(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters | None:
+        """Returns what `product_or_identity` does, in one op if both f are kept as matrices.
+
+        Classes whose products are those of this one use it. It is not for graphs of functions, nor
+        for vectors that `multiply_function` does not take as V; for these it returns None.
+        """
+        factors, parts = self._product.factors, as_tuple(vector)
+        is_general = (
+            is_in_function()
+            or not all(isinstance(f, MatrixFactor) and f.keeps(function) for f in factors)
+            or any(isinstance(part, tf.IndexedSlices) for part in parts)
+            or low_rank.cheaper_row_product(vector) is not None
+        )
+        if is_general:
+            return None
+        matrices = tuple(operator.to_dense() for operator in self._operators(function))
+        eigenvalue = self.identity_eigenvalue() ** function.degree
+        scale = self._scale(function)
+        products = product_or_identity(matrices, parts, scale, eigenvalue, transpose=transpose)
+        for product, part in zip(products, parts, strict=True):
+            product.set_shape(part.shape)
+        return tuple(products) if self.has_bias else products[0]
+
+    def _operators(self, function: MatrixFunction) -> list[LinearOperator]:
+        return [f.operator(function, damping) for f, damping in self._product.pairs()]
+
+    def _scale(self, function: MatrixFunction) -> Scalar | None:
+        """Returns T^e, a number or a Tensor [] in the dtype of the inverse of G; None for 1."""
+        product = self._product
+        (times,) = known_or_scalars([product.times], product.factors[1].inverse_dtype)
+        return None if isinstance(times, int) and times == 1 else times**function.degree
+
+    def full_fisher_block(self) -> Tensor:
+        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        return self._product.to_dense()
+
+    def _apply(self, operator: KroneckerOperator, vector: Parameters) -> Parameters:
+        """Returns the product with a vector, computed in the cheapest way that its form allows."""
+        if all(isinstance(each, DenseOperator) for each in (operator.left, operator.right)):
+            rows = low_rank.cheaper_row_product(vector)
+            if rows is not None:
+                return self._as_parameters(operator.multiply_row_product(*rows))
+        if isinstance(vector, tf.IndexedSlices):
+            slices = operator.multiply_slices(vector)
+            if slices is not None:
+                return slices
+        return self._as_parameters(operator.multiply(self._as_matrix(vector)))
+
+
+def _as_text(dimensions: tuple[int, int]) -> str:
+    a, g = dimensions
+    return f"{a}x{a} (x) {g}x{g}"
