@@ -72,7 +72,9 @@ class KfacSettings:
       max_damping: Largest adapted λ, or None.
       calibrate_damping: True if `damping` is relative: at the first step adapted λ becomes
         `damping` times the mean eigenvalue of the undamped blocks.
-      rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
+      rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None. If
+        more follow that are taken back, each of them doubles λ at least, unless
+        `damping_adaptation_decay` is 1.
       include_damping_in_qmodel_change: True if λ counts in the model's change that the loss is
         compared with, and not `l2_reg` only. Of no effect with "adam".
       decays: Returns True for a variable whose weights decay, such as for kernels but not for

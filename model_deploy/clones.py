@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from model_deploy._types import Device
+from model_deploy.arguments import check_sequence, check_type
 from model_deploy.config import DeploymentConfig
 from model_deploy.local_variables import current_task, local_variables_on
 from model_deploy.tracebacks import shows_user_frames
@@ -64,7 +65,9 @@ def create_clones(
 
     Raises:
       ValueError: A clone makes different variables than the first.
+      TypeError: An argument is of another type.
     """
+    _check_arguments(config, model_fn, args, kwargs)
     shared = SharedVariables()
     placer = config.variable_placer()
     clones = []
@@ -80,6 +83,15 @@ def create_clones(
         ):
             clones.append(Clone(model_fn(*(args or ()), **(kwargs or {})), scope, device))
     return clones
+
+
+def _check_arguments(config: Any, model_fn: Any, args: Any, kwargs: Any) -> None:
+    doing, is_config = "create clones", isinstance(config, DeploymentConfig)
+    check_type(doing, "config", config, is_config, "a model_deploy.DeploymentConfig")
+    check_type(doing, "model_fn", model_fn, callable(model_fn), "a function that builds the model")
+    check_sequence(doing, "args", () if args is None else args, "a list, or None")
+    is_mapping = kwargs is None or isinstance(kwargs, Mapping)
+    check_type(doing, "kwargs", kwargs, is_mapping, "a dict, or None")
 
 
 @contextlib.contextmanager

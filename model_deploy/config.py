@@ -5,9 +5,11 @@ placement. Use it for your own input pipeline or evaluation, too.
 """
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 
 from model_deploy._types import Device, Operation, VariablePlacement
+from model_deploy.arguments import check_type
 from model_deploy.devices import CPU, VARIABLE_PLACEMENTS, VariablePlacer
 from model_deploy.tracebacks import methods_show_user_frames
 
@@ -35,6 +37,7 @@ class DeploymentConfig:
     Raises:
       ValueError: A count or an id is out of range, several replicas have no parameter server, a
         required job name is empty, or the placement is unknown.
+      TypeError: A count or an id is no int.
     """
 
     num_clones: int = 1
@@ -128,8 +131,11 @@ class DeploymentConfig:
 
     def _check_counts(self) -> None:
         for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise _refused(f"{name} is {getattr(self, name)}; it must be at least {least}.")
+            value = getattr(self, name)
+            is_int = isinstance(value, numbers.Integral)
+            check_type("make a DeploymentConfig", name, value, is_int, f"an int from {least} on")
+            if value < least:
+                raise _refused(f"{name} is {value}; it must be at least {least}.")
         if self.replica_id >= self.num_replicas:
             raise _refused(
                 f"replica_id is {self.replica_id}, but there are {self.num_replicas} replicas "

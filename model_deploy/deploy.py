@@ -14,7 +14,13 @@ from model_deploy._types import Gradient, Operation, Tensor, Variable
 from model_deploy.clones import Clone, create_clones
 from model_deploy.config import DeploymentConfig
 from model_deploy.gradients import gradient_values
-from model_deploy.optimize import add_losses, clone_losses, of_clone, optimize_clones
+from model_deploy.optimize import (
+    add_losses,
+    check_optimizer,
+    clone_losses,
+    of_clone,
+    optimize_clones,
+)
 from model_deploy.tracebacks import shows_user_frames
 
 v1 = tf.compat.v1
@@ -68,6 +74,7 @@ def deploy(
     Raises:
       ValueError: A clone makes different variables than the first; there is an optimizer but no
         clone has a loss; or there are `optimize_kwargs` but no optimizer.
+      TypeError: An argument is of another type.
     """
     _check_optimizer(optimizer, summarize_gradients, optimize_kwargs)
     summaries = v1.get_collection(v1.GraphKeys.SUMMARIES)
@@ -106,6 +113,8 @@ def _check_optimizer(
             f"Cannot deploy: {', '.join(unused)} given, but no optimizer that would use it. Pass "
             f"an optimizer to train, or omit the argument to evaluate."
         )
+    if optimizer is not None:
+        check_optimizer("deploy", optimizer)
 
 
 def _train_op(total_loss: Tensor, updates: Iterable[Operation | Tensor]) -> Tensor:

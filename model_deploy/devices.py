@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 import tensorflow as tf
 
 from model_deploy._types import Device, Operation, VariablePlacement
+from model_deploy.arguments import check_sequence, check_type
 
 v1 = tf.compat.v1
 
@@ -102,9 +103,13 @@ def local_devices(kind: str | None = None) -> tuple[Device, ...]:
 
     Returns:
       Names such as `/device:CPU:0`, without job and task.
+
+    Raises:
+      TypeError: `kind` is no string.
     """
     if kind is None:
         return local_devices("GPU") or local_devices("CPU")
+    check_type("list devices", "kind", kind, isinstance(kind, str), '"GPU", "CPU" or None')
     kind = kind.upper()
     return tuple(f"/device:{kind}:{index}" for index in range(_count_logical_devices(kind)))
 
@@ -121,7 +126,7 @@ def device_plan(
         "round_robin" puts them on the towers' devices in turn.
 
     Raises:
-      TypeError: `devices` is a single string.
+      TypeError: `devices` is a single string, or no list.
       ValueError: A name does not name a device, this process has no such device, or `variables`
         is unknown.
     """
@@ -134,6 +139,7 @@ def device_plan(
             f"devices must be a list of device names, one for each tower; got the string "
             f"{devices!r}. Write devices=[{devices!r}]."
         )
+    check_sequence("plan devices", "devices", devices or (), "a list of device names, or None")
     towers = tuple(canonical_device(name) for name in devices or local_devices())
     for name in towers:
         _check_exists(name)
@@ -164,12 +170,14 @@ class VariablePlacer:
 
         Raises:
           ValueError: `placement` is unknown.
+          TypeError: `parameters` is no list.
         """
         if placement not in VARIABLE_PLACEMENTS:
             raise ValueError(
                 f"Cannot place variables {placement!r}: variable placement is one of "
                 f"{', '.join(map(repr, VARIABLE_PLACEMENTS))}."
             )
+        check_sequence("place variables", "parameters", parameters, "a list of device names")
         self._parameters = tuple(parameters)
         self._jobs = {tf.DeviceSpec.from_string(device).job for device in self._parameters}
         self._loads = [0] * len(self._parameters)

@@ -11,10 +11,13 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from model_deploy._types import Gradient, Tensor, Variable
+from model_deploy.arguments import check_sequence
 
 v1 = tf.compat.v1
 
 GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
+
+_SUM, _PAIRS = "sum gradients over copies", "a list of (gradient, variable) pairs"
 
 
 def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None) -> Gradient | None:
@@ -29,7 +32,11 @@ def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None)
 
     Returns:
       The sum, or None if every entry is None.
+
+    Raises:
+      TypeError: `gradients` is no list.
     """
+    check_sequence("sum gradients", "gradients", gradients, "a list of Tensors or IndexedSlices")
     present = [gradient for gradient in gradients if gradient is not None]
     if len(present) <= 1:
         return present[0] if present else None
@@ -65,9 +72,14 @@ def sum_over_copies(
     Returns:
       One (sum, variable) pair for each variable that has a gradient in at least one copy, in the
       order in which the variables first appear.
+
+    Raises:
+      TypeError: `copies` is no list, or has an entry that is none.
     """
+    check_sequence(_SUM, "copies", copies, f"{_PAIRS} for each copy")
     by_variable: dict[object, tuple[Variable, list[Gradient]]] = {}
     for gradients_and_variables in copies:
+        check_sequence(_SUM, "an entry of copies", gradients_and_variables, _PAIRS)
         for gradient, variable in gradients_and_variables:
             _, gradients = by_variable.setdefault(variable.ref(), (variable, []))
             if gradient is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from model_deploy._types import Gradient, Tensor, Variable
+from model_deploy.arguments import check_sequence, check_type
 from model_deploy.clones import Clone
 from model_deploy.gradients import sum_over_copies
 from model_deploy.tracebacks import shows_user_frames
@@ -43,7 +44,10 @@ def optimize_clones(
 
     Raises:
       ValueError: No clone has a loss.
+      TypeError: An argument is of another type.
     """
+    _check_clones(clones)
+    check_optimizer("optimize clones", optimizer)
     losses = clone_losses(clones, regularization_losses)
     if not losses:
         raise ValueError(
@@ -57,6 +61,25 @@ def optimize_clones(
             gradients.append(optimizer.compute_gradients(loss, **kwargs))
     total_loss = add_losses([loss for _, loss in losses])
     return total_loss, sum_over_copies(gradients, on_variable_device=False)
+
+
+def check_optimizer(doing: str, optimizer: Any) -> None:
+    """Checks that an optimizer computes gradients.
+
+    Raises:
+      TypeError: It does not.
+    """
+    is_accepted = callable(getattr(optimizer, "compute_gradients", None))
+    accepted = "an optimizer of tf.compat.v1.train, or one with its methods"
+    check_type(doing, "optimizer", optimizer, is_accepted, accepted)
+
+
+def _check_clones(clones: Any) -> None:
+    doing, accepted = "optimize clones", "a list of the clones of model_deploy.create_clones"
+    check_sequence(doing, "clones", clones, accepted)
+    for clone in clones:
+        is_clone = hasattr(clone, "scope") and hasattr(clone, "device")
+        check_type(doing, "an entry of clones", clone, is_clone, "a model_deploy.Clone")
 
 
 def clone_losses(

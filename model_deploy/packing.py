@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from model_deploy._types import Gradient, Tensor, Variable
+from model_deploy.arguments import check_sequence
 from model_deploy.gradients import GradientsAndVariables
 
 v1 = tf.compat.v1
@@ -27,7 +28,13 @@ def cross_in_packs(
 
     Returns:
       The same pairs in the same order.
+
+    Raises:
+      TypeError: `gradients_and_variables` is no list.
     """
+    accepted = "a list of (gradient, variable) pairs"
+    name = "gradients_and_variables"
+    check_sequence("send gradients in packs", name, gradients_and_variables, accepted)
     result = list(gradients_and_variables)
     for pack in _packs(result, max_bytes):
         gradients = [result[index][0] for index in pack]

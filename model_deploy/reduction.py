@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import tensorflow as tf
 
 from model_deploy._types import Device, Gradient, Tensor, Variable
+from model_deploy.arguments import check_sequence
 from model_deploy.gradients import GradientsAndVariables, add_in_order, sum_over_copies
 from model_deploy.packing import cross_in_packs
 from model_deploy.reduction_plan import GradientSize, Pack, Piece, plan_reduction
@@ -54,7 +55,11 @@ def reduce_over_copies(
 
     Raises:
       ValueError: The reduction is unknown, or there are not as many devices as copies.
+      TypeError: `copies` or `devices` is no list.
     """
+    doing = "sum gradients over copies"
+    check_sequence(doing, "copies", copies, "a list of (gradient, variable) pairs for each copy")
+    check_sequence(doing, "devices", devices, "a list of device names")
     if reduction not in get_args(GradientReduction):
         raise ValueError(
             f"reduction must be one of {get_args(GradientReduction)}, got {reduction!r}."

@@ -46,3 +46,18 @@ def is_listening(address: str, timeout_secs: float) -> bool:
     except OSError:
         return False
     return True
+
+
+def refuses(address: str, timeout_secs: float) -> bool:
+    """Returns True if the host of "host:port" says that nothing listens there.
+
+    It is False if there is no answer at all: the network may have a fault.
+
+    Raises:
+      ValueError: The text after the last colon is not a number.
+    """
+    try:
+        connect(address, timeout_secs).close()
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
+    return False

@@ -2,8 +2,8 @@
 
 Compares the change of the loss on the mini-batch of a step with that of the model. Where the model
 is good λ falls, where it is bad λ rises: the method of Levenberg and Marquardt. A step that made
-things worse can be taken back. The optimizer owns the weights, `kfac.damping.training_loss` the
-losses. Called by the step.
+things worse can be taken back; if the next one is as well, λ is far too small, and rises faster.
+The optimizer owns the weights, `kfac.damping.training_loss` the losses. Called by the step.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.5.
@@ -34,6 +34,9 @@ from kfac.variables import is_resource, name_of
 
 v1 = tf.compat.v1
 
+REPEATED_RISE = 2.0
+"""Least factor by which λ rises when a step is taken back after another one that was."""
+
 
 def adapted_damping(
     damping: Tensor, loss_change: Tensor, model_change: Tensor, settings: KfacSettings
@@ -55,6 +58,17 @@ def adapted_damping(
     falls = tf.logical_and(falls, is_finite)
     new = tf.where(falls, omega * damping, tf.where(rises, damping / omega, damping))
     return within_limits(new, settings)
+
+
+def damping_after_rejections(damping: Tensor, settings: KfacSettings) -> Tensor:
+    """Returns the new λ if this step and the last that was judged are both taken back.
+
+    It is λ/ω with ω = decay^interval, or `REPEATED_RISE`·λ if that is more, within its limits. With
+    ω = 1, by which λ never changes, it stays. All have shape [].
+    """
+    omega = settings.damping_adaptation_decay**settings.damping_adaptation_interval
+    rise = max(REPEATED_RISE, 1 / omega) if omega < 1 else 1.0
+    return within_limits(tf.constant(rise, damping.dtype) * damping, settings)
 
 
 def within_limits(damping: Tensor, settings: KfacSettings) -> Tensor:
@@ -214,7 +228,7 @@ class AdaptedDamping(DampingRule):
         loss, model_change = read(self._prev_loss), read(self._change.variable)
         with v1.device(CPU):
             due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
-        prediction = StepPrediction(due, loss, model_change)
+        prediction = StepPrediction(due, loss, model_change, self._follows_rejected())
         new_loss = value_if(due, lambda: self._losses.on_previous_batch(loss.dtype), loss)
         damping, rho = self._judged(prediction, new_loss, damping, seconds)
         forgotten = tf.constant(NAN, loss.dtype)
@@ -233,6 +247,7 @@ class AdaptedDamping(DampingRule):
             due=due,
             loss=value_if(due, lambda: self._losses.before_step(dtype), unknown),
             model_change=value_if(due, model_change, unknown),
+            follows_rejected=self._follows_rejected(),
         )
 
     def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
@@ -247,17 +262,42 @@ class AdaptedDamping(DampingRule):
             lambda: self._losses.on_current_batch(prediction.loss.dtype),
             prediction.loss,
         )
-        damping, rho = self._judged(prediction, loss, self.read(), seconds)
+        old = self.read()
+        damping, rho = self._judged(prediction, loss, old, seconds)
+        rejected = self._rejected(prediction, loss)
+        if rejected is not None:
+            with v1.device(CPU):
+                again = tf.logical_and(rejected, prediction.follows_rejected)
+                more = damping_after_rejections(old, self._settings)
+                damping = tf.where(again, more, damping)
         state += [
             _set_if(prediction.due, self.damping, damping),
             _set_if(prediction.due, self.rho, rho),
         ]
+        return Verdict(state, rejected)
+
+    def _rejected(self, prediction: StepPrediction, loss: Tensor) -> Tensor | None:
+        """Returns true if a step with loss L(θ+δ) is to be taken back; None if none ever is."""
         threshold = self._settings.rejection_rho_threshold
         if threshold is None:
-            return Verdict(state, None)
+            return None
         with v1.device(CPU):
             rejected = is_rejected(loss - prediction.loss, prediction.model_change, threshold)
-            return Verdict(state, tf.logical_and(prediction.due, rejected))
+            return tf.logical_and(prediction.due, rejected)
+
+    def _follows_rejected(self) -> Tensor:
+        """Returns true if the last step that was judged, of which ρ and Δq are kept, was rejected.
+
+        They are NaN before the first one.
+        """
+        threshold = self._settings.rejection_rho_threshold
+        if threshold is None:
+            with v1.device(CPU):
+                return tf.zeros([], tf.bool)
+        rho, change = read(self.rho), read(self._change.variable)
+        with v1.device(CPU):
+            rejected = is_rejected(rho * change, change, threshold)
+            return tf.logical_and(rejected, tf.math.is_finite(change))
 
     def _is_due(self, step: Tensor) -> Tensor:
         with v1.device(CPU):

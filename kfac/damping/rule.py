@@ -28,12 +28,14 @@ class StepPrediction(NamedTuple):
     """The change of the loss that the quadratic model predicts for a step, to be judged by.
 
     `due`, bool [], is true if the step is to be judged; `loss` is L(θ), shape []. Δq, shape [], is
-    NaN if the step is not to be judged.
+    NaN if the step is not to be judged. `follows_rejected`, bool [], is true if the last step that
+    was judged was taken back.
     """
 
     due: Tensor
     loss: Tensor
     model_change: Tensor
+    follows_rejected: Tensor
 
 
 class Verdict(NamedTuple):

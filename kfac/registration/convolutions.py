@@ -29,7 +29,7 @@ from kfac.registration.approximations import (
     APPROX_EKFAC_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
-from kfac.registration.layer_table import LayerTable, as_key
+from kfac.registration.layer_table import LayerTable, as_key, tensors_of
 from kfac.registration.scope import VARIABLE_SCOPE
 from kfac.variables import name_of
 
@@ -302,7 +302,9 @@ def register_conv2d_multi(
     Raises:
       ValueError: As in `register_conv2d`; or the number of uses is unknown, or differs.
     """
-    params, name = as_key(params), name_of(as_tuple(params)[0])
+    params = as_key(params)
+    name = name_of(as_tuple(params)[0])
+    tensors_of(name, inputs, outputs)
     table.resolve_approximation("conv2d_multi", approx, params)
     geometry = _geometry(params, 2, padding, data_format, strides, dilations)
     uses = count_uses(inputs, count_uses(outputs, num_uses, 3, name), 3, name)

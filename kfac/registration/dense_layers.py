@@ -40,7 +40,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_1_NAME,
     APPROX_KRONECKER_SERIES_2_NAME,
 )
-from kfac.registration.layer_table import LayerTable, as_key
+from kfac.registration.layer_table import LayerTable, as_key, tensors_of
 from kfac.registration.scope import VARIABLE_SCOPE
 from kfac.variables import name_of
 
@@ -119,7 +119,9 @@ def register_fully_connected_multi(
     Raises:
       ValueError: See the module; or the number of uses is unknown, or differs.
     """
-    params, name = as_key(params), name_of(as_tuple(params)[0])
+    params = as_key(params)
+    name = name_of(as_tuple(params)[0])
+    tensors_of(name, inputs, outputs)
     chosen = table.resolve_approximation("fully_connected_multi", approx, params)
     uses: Scalar = num_uses
     if unordered:
@@ -170,7 +172,7 @@ def register_generic(
             "with approx='diagonal'. Register each by itself, or all with approx='full'."
         )
     block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(table, params)
-    table.add(block, batch_size, (), reuse, math.inf)
+    table.add(block, batch_size, (), reuse, math.inf, takes_numbers=True)
 
 
 def register_block(
@@ -205,7 +207,7 @@ def register_block(
             "tensorflow/kfac has register_block(params, block). "
             "See docs/howto/kfac_registration.md."
         )
-    table.add(block, inputs, outputs, reuse, uses)
+    table.add(block, inputs, outputs, reuse, uses, takes_numbers=True)
 
 
 def _resolve_dense(

@@ -117,11 +117,14 @@ class LayerTable:
         outputs: Any,
         reuse: bool | str,
         uses: float = 1,
+        *,
+        takes_numbers: bool = False,
     ) -> None:
         """Adds a block without towers, or a tower to an equal registered block, after all checks.
 
         Tensors that enter and leave the layer are structured as the block needs them. `uses` is the
-        number of uses that each of its parameters may have in the tower's graph.
+        number of uses that each of its parameters may have in the tower's graph. Ints are accepted
+        in place of tensors if the block `takes_numbers`, such as a batch size.
 
         Raises:
           ValueError: `reuse` does not fit, a parameter belongs to another layer, a tensor is of
@@ -129,7 +132,8 @@ class LayerTable:
           TypeError: A tensor is something else.
         """
         self.scope.check_open(f"layer {block.name!r}")
-        self.scope.check_graph(f"layer {block.name!r}", *_tensors(block.name, inputs, outputs))
+        tensors = tensors_of(block.name, inputs, outputs, takes_numbers)
+        self.scope.check_graph(f"layer {block.name!r}", *tensors)
         existing = self._blocks.get(block.params)
         if is_reuse(reuse, existing is not None):
             self._check_same_layer(block, existing)
@@ -218,7 +222,13 @@ def as_key(params: Parameters) -> Parameters:
 
     Raises:
       TypeError: A parameter is no variable, or is partitioned.
+      ValueError: There is no parameter.
     """
+    if not as_tuple(params):
+        raise ValueError(
+            f"Cannot register a layer for K-FAC with the parameters {params!r}: there are none. "
+            "Accepted are a variable, and a tuple of variables."
+        )
     check_not_partitioned("register a layer", as_tuple(params))
     return tuple(params) if isinstance(params, (tuple, list)) else params
 
@@ -228,13 +238,19 @@ def parameter_names(params: Parameters) -> str:
     return "(" + ", ".join(name_of(param) for param in as_tuple(params)) + ")"
 
 
-def _tensors(layer: str, inputs: Any, outputs: Any) -> list[Tensor]:
-    """Returns the tensors among a layer's registered inputs and outputs; these may hold numbers."""
+def tensors_of(layer: str, inputs: Any, outputs: Any, takes_numbers: bool = False) -> list[Tensor]:
+    """Returns the tensors among a layer's registered inputs and outputs.
+
+    Raises:
+      TypeError: Something else is among them; ints are accepted if the layer takes numbers.
+    """
     everything = tf.nest.flatten([inputs, outputs])
-    others = [x for x in everything if not (tf.is_tensor(x) or isinstance(x, numbers.Integral))]
-    if others:
+    tensors = [x for x in everything if tf.is_tensor(x)]
+    for other in everything:
+        if tf.is_tensor(other) or (takes_numbers and isinstance(other, numbers.Integral)):
+            continue
         raise TypeError(
-            f"Cannot register layer {layer!r} with {type(others[0]).__name__}: {others[0]!r}. "
+            f"Cannot register layer {layer!r} with {type(other).__name__}: {other!r}. "
             "Accepted are Tensors of the model. Use tf.constant for values that do not change."
         )
-    return [x for x in everything if tf.is_tensor(x)]
+    return tensors

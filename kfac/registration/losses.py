@@ -19,6 +19,7 @@ All functions raise:
   ValueError: A tower is added without a name, with another coefficient or with another kind of
     loss; the coefficient is not positive; a tensor is of another graph; registration is over.
   KeyError: `reuse` does not fit: the name is unknown, or taken.
+  TypeError: A parameter of the predicted distribution is no Tensor.
 
 The formulas of losses are in `kfac.loss_functions`.
 """
@@ -63,7 +64,14 @@ def _register(
     table.scope.check_open(what)
     name = table.resolve_name(options.name, options.coeff, options.reuse)
     loss = kind(*parameters, options.targets, seed, name=name, weights=options.weights)
-    table.scope.check_graph(what, *tf.nest.flatten(loss.inputs))
+    inputs = tf.nest.flatten(loss.inputs)
+    others = [value for value in inputs or [loss.inputs] if not tf.is_tensor(value)]
+    if others:
+        raise TypeError(
+            f"Cannot register {what} with {type(others[0]).__name__}: {others[0]!r}. Accepted for "
+            "the predicted distribution are Tensors of the model."
+        )
+    table.scope.check_graph(what, *inputs)
     table.add(loss, options.coeff, seed)
 
 

@@ -94,13 +94,13 @@ def _failed(error: BaseException) -> tuple[tuple[str, str, str], ...]:
 
 
 def _read_file(path: Path) -> _File:
-    parts = path.with_suffix("").parts
-    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    notebook = None
     try:
         text = read_text(path)
     except UnreadableFileError as error:
-        return _File(path, Text("", "utf-8"), name, left=(("1:1", "", f"{error}."),))
+        return _File(path, Text("", "utf-8"), str(path), left=(("1:1", "", f"{error}."),))
+    parts = path.with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    notebook = None
     try:
         if path.suffix == ".ipynb":
             notebook = read_notebook(text.text)

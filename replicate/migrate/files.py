@@ -43,7 +43,7 @@ def find_files(paths: Iterable[str]) -> list[Path]:
     """Returns the Python files and notebooks of files and folders, each once.
 
     Folders are walked without hidden ones, virtual environments and site-packages, and without
-    symbolic links.
+    symbolic links. A folder that cannot be read is among the result in place of its files.
 
     Raises:
       FileNotFoundError: A path does not exist.
@@ -58,17 +58,27 @@ def find_files(paths: Iterable[str]) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder):
+    unread: list[Path] = []
+    for root, folders, names in os.walk(folder, onerror=lambda e: unread.append(Path(e.filename))):
         folders[:] = sorted(each for each in folders if _is_walked(Path(root, each)))
         for name in sorted(names):
             path = Path(root, name)
-            if path.suffix in _ENDINGS and path.is_file() and not path.is_symlink():
+            if path.suffix in _ENDINGS and not os.path.islink(path) and _may_be_file(path):
                 yield path
+    yield from unread
 
 
 def _is_walked(folder: Path) -> bool:
     is_hidden = folder.name.startswith(".") or folder.name in _FOLDERS
-    return not (is_hidden or folder.is_symlink() or (folder / "pyvenv.cfg").exists())
+    return not (is_hidden or os.path.islink(folder) or os.path.exists(folder / "pyvenv.cfg"))
+
+
+def _may_be_file(path: Path) -> bool:
+    """Returns False for a pipe, a socket or a device; what cannot be asked may be a file."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def read_text(path: Path) -> Text:
@@ -101,6 +111,8 @@ def _read_bytes(path: Path) -> bytes:
     largest = _LARGEST_NOTEBOOK if path.suffix == ".ipynb" else LARGEST_PROGRAM
     try:
         found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            os.listdir(path)  # The error says why it was not walked.
         if not stat.S_ISREG(found.st_mode):
             raise UnreadableFileError("it is no file")
         if found.st_size > largest:

@@ -167,3 +167,36 @@ def test_many_kinds_of_layers_train_in_the_behavior_of_tensorflow_1(behavior, gr
     assert losses[-1] < 0.6 * losses[0]
     assert session.run(optimizer.skipped_steps) == 0
     assert len({type(block) for block in collection.get_blocks()}) == 7
+
+
+def required(function):
+    """The names of the arguments that a function needs."""
+    arguments = inspect.signature(function).parameters.values()
+    return [each.name for each in arguments if each.default is each.empty]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in dir(kfac.LayerCollection) if n.startswith("register_")]
+)
+def test_registration_of_what_is_no_tensor_is_told_with_its_type(graph, name):
+    """Of numbers for all arguments, and for the tensors beside parameters that are right."""
+    layers = kfac.LayerCollection()
+    register = getattr(layers, name)
+    names = required(register)
+    rank = 2 if "connected" in name else 3 if "conv1d" in name else 4
+    weight = v1.get_variable("weight", [1] * rank)
+    known = {"strides": [1] * rank, "padding": "SAME"}
+    known |= dict.fromkeys(("params", "depthwise_params", "pointwise_params"), weight)
+    if name in ("register_generic", "register_block"):  # Their numbers may be right.
+        known = {}
+    for given in ({}, known):
+        arguments = [given.get(each, 3) for each in names]
+        with pytest.raises(TypeError, match=r"Cannot register .*(with int|3 as a block)"):
+            register(*arguments)
+    assert not layers.fisher_blocks
+    assert not layers.losses
+
+
+def test_a_layer_needs_a_parameter(graph):
+    with pytest.raises(ValueError, match=r"with the parameters \[\]: there are none"):
+        kfac.LayerCollection().register_fully_connected([], tf.ones([2, 3]), tf.ones([2, 3]))

@@ -293,6 +293,60 @@ def test_resume_is_exact(build_mlp, rows, tmp_path):
             np.testing.assert_array_equal(value, found[name], err_msg=name)
 
 
+def spread_first_inverses(network):
+    """Settings by which the first inverses take three steps, for a layer in each of two."""
+    del network
+    return {"invert_every": 3, "spread_inverses": True, "spread_first_inverses": True}
+
+
+def judgement_in_the_next_step(network):
+    """Settings by which each step is judged by its batch at the start of the next one."""
+    reader = kfac.data_reader.CachedDataReader(network.batch, 12)
+    return {
+        "train_batch": reader(12),
+        "prev_train_batch": reader.cached_batch,
+        "loss_fn": network.loss_of,
+        "use_passed_loss": False,
+        "adapt_damping": True,
+        "update_damping_immediately": False,
+        "damping_adaptation_interval": 2,
+        "invert_every": 2,
+    }
+
+
+@pytest.mark.parametrize("settings", [spread_first_inverses, judgement_in_the_next_step])
+def test_a_stop_after_any_step_changes_nothing(build_mlp, rows, tmp_path, settings):
+    """Also in the round of first inverses, and between a step and its judgement.
+
+    Each batch differs, so another batch than that of the step would judge it otherwise.
+    """
+    path, steps = str(tmp_path / "model.ckpt"), 5
+    network = build_mlp()
+    optimizer = network.periodic(**settings(network))
+    train = optimizer.minimize(network.losses[0], v1.train.create_global_step())
+    variables, saver = v1.global_variables(), v1.train.Saver()
+    initialize = v1.global_variables_initializer()
+
+    def trained(first, last):
+        """Makes some steps in a session of their own, which begins with a checkpoint."""
+        with v1.Session() as session:
+            session.run(initialize) if first == 0 else saver.restore(session, path)
+            for step in range(first, last):
+                session.run(train, network.feed([rows[0] * (1 + step)], [rows[1]]))
+            saver.save(session, path)
+            names = (v.op.name for v in variables)
+            return dict(zip(names, session.run(variables), strict=True))
+
+    whole, pending = trained(0, steps), []
+    for stop in range(1, steps):
+        pending.append(np.isfinite(trained(0, stop).get("kfac/prev_loss", np.nan)))
+        found = trained(stop, steps)
+        for name, value in whole.items():
+            np.testing.assert_array_equal(value, found[name], err_msg=f"{name}, stop after {stop}")
+    judges = settings is judgement_in_the_next_step
+    assert any(pending) == np.isfinite(whole.get("kfac/rho", np.nan)) == judges
+
+
 # Errors.
 
 

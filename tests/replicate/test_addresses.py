@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from replicate import addresses
-from replicate.addresses import connect, host_and_port, is_listening
+from replicate.addresses import connect, host_and_port, is_listening, refuses
 from replicate.estimator.cluster_config import ClusterConfig, parse_cluster_config
 from replicate.links import leads_out
 from replicate.roles import ALONE, ROLES, Role
@@ -43,15 +43,18 @@ def test_is_listening_follows_the_server(host):
     with server:
         address = f"{host}:{server.getsockname()[1]}"
         assert is_listening(address, 5)
+        assert not refuses(address, 5)
         with connect(address, 5) as line:
             assert line.gettimeout() == 5
     assert not is_listening(address, 5)
+    assert refuses(address, 5)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
 def test_impossible_host_is_not_listening(host):
     address = f"{host}:1"
     assert not is_listening(address, 5)
+    assert not refuses(address, 5)
     with pytest.raises(OSError):  # noqa: PT011
         connect(address, 5)
 

@@ -21,6 +21,7 @@ from replicate.estimator.cluster.servers import (
     POLL_SECS,
     SAY_SECS,
     WaitCancelled,
+    have_ended,
     poll_secs,
 )
 from replicate.estimator.log import log
@@ -75,6 +76,7 @@ class Meeting:
     def end(self) -> None:
         """Waits until the chief has saved its last step; in the chief, until the workers know.
 
+        The chief does not wait for workers whose processes have ended.
         A signal does not end the wait: the chief would take a worker that leaves for a lost one.
 
         Raises:
@@ -133,8 +135,10 @@ class Meeting:
         notes = self._exchange(f"{self._number}{ENDED}", self._id)
         others = range(1, len(self._names))
         while time.monotonic() - started < LEAVE_SECS:
-            if notes and all(self._key(f"left/{rank}") in notes for rank in others):
-                return
+            if notes:
+                here = [rank for rank in others if self._key(f"left/{rank}") not in notes]
+                if have_ended(self._config, here):
+                    return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
             notes = self._exchange()
 

@@ -18,7 +18,7 @@ import numpy as np
 from replicate.errors import WorkersDifferError
 from replicate.estimator.cluster.board import Board
 from replicate.estimator.cluster.meeting import TROUBLE, Wait, first_difference
-from replicate.estimator.cluster.servers import LEAVE_SECS, POLL_SECS, poll_secs
+from replicate.estimator.cluster.servers import LEAVE_SECS, POLL_SECS, have_ended, poll_secs
 from replicate.estimator.run_config import RunConfig
 
 _ANSWER = "evaluated/answer"
@@ -94,11 +94,15 @@ class MetricExchange:
             wait.go_on(f"{self._names[0]} to add up the metrics of all workers")
 
     def _await_readers(self, ids: set[str]) -> None:
-        """Waits until the workers have read the answer: the chief may be about to end."""
+        """Waits until the workers have read the answer: the chief may be about to end.
+
+        It does not wait for those whose processes have ended.
+        """
         started = time.monotonic()
         while time.monotonic() - started < LEAVE_SECS:
             notes = self._notes(self._exchange(), set())
-            if not ids.intersection(note["id"] for note in notes.values()):
+            waiting = [rank for rank, note in notes.items() if note["id"] in ids]
+            if have_ended(self._config, waiting):
                 return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
 

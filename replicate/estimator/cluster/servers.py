@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.addresses import connect, host_and_port, is_listening
+from replicate.addresses import connect, host_and_port, is_listening, refuses
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.brief_session import (
     own_device,
@@ -61,6 +61,7 @@ WORKER_DELAY_SECS = 5
 _SHORTEST_POLL_SECS = 0.1
 _TELL_SECS = 10
 _ANSWER_SECS = 5
+_REFUSAL_SECS = 1
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _CHIEF = 0
 _DEAD = -1  # This number and those below: -1 - the number of a task whose connection is dead.
@@ -174,6 +175,16 @@ def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
         for index, address in _addresses(config, job)
         if (job, index) != own and not _answers(address)
     ]
+
+
+def have_ended(config: RunConfig, ranks: Iterable[int]) -> bool:
+    """Returns True if the processes of all these workers have ended: their ports are closed.
+
+    Ranks are those of `global_id_in_cluster`. A process that is stopped, or that the network does
+    not reach, may not have ended.
+    """
+    workers = _trainers(config)
+    return all(refuses(workers[rank][1], _REFUSAL_SECS) for rank in ranks)
 
 
 def tell_parameter_servers(target: str, config: RunConfig) -> None:

@@ -1,15 +1,18 @@
 """Workers that differ, fail or are absent: the same error on all workers, which names the cause."""
 
+import json
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.addresses import host_and_port
 from replicate.estimator import worker_start
-from replicate.estimator.cluster import meeting, servers
+from replicate.estimator.cluster import meeting, metric_exchange, servers, worker_group
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
@@ -194,3 +197,36 @@ def test_port_of_an_eager_strategy_is_refused_with_advice(workers, tmp_path, mon
         workers.train(workers.model(), workers.parts(0, 12)[0], tmp_path, role)
     assert "MultiWorkerMirroredStrategy() does when it is made outside of a graph" in str(e.value)
     assert "RunConfig(train_distribute=replicate.AllReduce())" in str(e.value)
+
+
+@pytest.mark.parametrize("end", ["of training", "of an evaluation"])
+def test_chief_does_not_wait_for_a_worker_that_has_ended(workers, end):
+    """It waits as long as something listens at the worker's address: that may only be slow."""
+    chief, worker = workers.new(2)
+    config = replicate.RunConfig(
+        cluster=chief, train_distribute=replicate.AllReduce(), progress="off"
+    )
+    group, call = worker_group.join_group(config)
+    looks = []
+
+    def look():
+        with socket.create_server(host_and_port(worker.jobs["worker"][0])) as server:
+            ready.set()
+            while len(looks) < 3:
+                server.accept()[0].close()
+                looks.append(1)
+
+    ready = threading.Event()
+    process = threading.Thread(target=look, daemon=True)
+    process.start()
+    assert ready.wait(SECS)
+    started = time.monotonic()
+    if end == "of training":
+        meeting.Meeting(config, group.names, group.rank, call).end()
+    else:
+        exchange = metric_exchange.MetricExchange(config, group.names, group.rank)
+        exchange._exchange(exchange._key(1), json.dumps({"id": "of the worker"}))
+        exchange._await_readers({"of the worker"})
+    assert len(looks) == 3
+    assert time.monotonic() - started < servers.LEAVE_SECS / 2
+    process.join(SECS)

@@ -203,6 +203,24 @@ def test_initial_value_may_be_computed(graph, session):
     assert found == [False, True]
 
 
+@pytest.mark.parametrize(("decay", "repeated"), [(0.8, 2.0), (0.25, 4.0), (1.0, 1.0)])
+def test_rejections_in_a_row_raise_damping_faster(graph, session, decay, repeated):
+    """The first of a row raises it as the rule does. A loss that is not a number is rejected."""
+    descent = Descent(
+        damping_adaptation_interval=1,
+        damping_adaptation_decay=decay,
+        rejection_rho_threshold=0.0,
+        max_damping=20.0,
+    )
+    session.run(v1.global_variables_initializer())
+    damping, up, down = 1.0, -2.0, 2.0  # The loss rises if c < 0.
+    rises = [(up, 1 / decay), (up, repeated), (NAN, repeated)]
+    for c, factor in [*rises, (down, decay), *rises]:
+        session.run(descent.train, {descent.c: c, descent.change: -1e-6})
+        damping = min(damping * factor, 20.0)
+        assert descent.damping(session) == pytest.approx(damping, rel=1e-5)
+
+
 def test_log(graph, session):
     seconds = {"inverse": tf.constant(0.25, name="known_seconds")}
     descent = Descent(damping_adaptation_interval=1, print_logs=True, seconds=lambda: seconds)

@@ -191,7 +191,7 @@ def test_for_steps_that_are_judged(graph, session):
     change = ModelChange("float32", every_step=False)
     assert change.kept(tf.constant(True), None, lambda: tf.constant(1.0)) == []
     due = v1.placeholder(tf.bool, [])
-    prediction = StepPrediction(due, tf.constant(5.0), tf.constant(-2.0))
+    prediction = StepPrediction(due, tf.constant(5.0), tf.constant(-2.0), tf.constant(False))
     keep = assign_all(change.kept(tf.constant(True), prediction, lambda: None))
     session.run(change.variable.initializer)
     session.run(keep, {due: False})

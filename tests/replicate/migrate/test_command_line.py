@@ -51,6 +51,29 @@ def test_places_of_what_is_left_are_those_of_the_files(program, capsys):
         assert told.format(line) in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("mode", "place"), [(0o000, "locked"), (0o444, "locked/model.py")])
+@pytest.mark.parametrize("given", [".", "locked"])
+def test_folders_that_cannot_be_read_are_left(program, capsys, given, mode, place):
+    """Those that cannot be listed, and those that can, but whose files cannot be opened."""
+    folder = program.parent / "locked"
+    folder.mkdir()
+    (folder / "model.py").write_text(OLD)
+    folder.chmod(mode)
+    program.parent.chmod(0o755)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # Root may read everything.
+    try:
+        code = main([given])
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o755)
+    assert code == ExitCode.LEFT_TO_DO
+    err = capsys.readouterr().err
+    assert f"Left for you:\n  {place}:1:1: it cannot be read: Permission denied.\n" in err
+    assert f"{1 if given == '.' else 0} file" in err
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
