@@ -16,20 +16,14 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
+from kfac.fisher_factors.by_hand import FactorByHand
 from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
-from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import (
-    INVERSE,
-    Cholesky,
-    CholeskyInverse,
-    DampedFunction,
-    MatrixFunction,
-    Power,
-)
+from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared import Reading, shared_constant
-from kfac.state import Change, assign_all, group
+from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
 
@@ -60,7 +54,7 @@ class Moment(NamedTuple):
     count: Scalar
 
 
-class FisherFactor(abc.ABC):
+class FisherFactor(FactorByHand):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
     The average is a `MovingAverage` of the batch statistics. A batch whose statistic is not finite
@@ -78,6 +72,7 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
+      average: The moving average.
     """
 
     def __init__(
@@ -93,7 +88,7 @@ class FisherFactor(abc.ABC):
         self._tensors = tensors
         self._devices = devices
         self._config = config or CurvatureConfig()
-        self._average = MovingAverage()
+        self.average = MovingAverage()
         self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
@@ -145,38 +140,6 @@ class FisherFactor(abc.ABC):
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
 
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (M + d·I)^e."""
-        self.register(Power(exponent), damping)
-
-    def register_inverse(self, damping: Damping) -> None:
-        """Registers (M + d·I)⁻¹."""
-        self.register(INVERSE, damping)
-
-    def register_cholesky(self, damping: Damping) -> None:
-        """Registers the lower triangular L with LLᵀ = M + d·I."""
-        self.register(Cholesky(), damping)
-
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Registers L⁻¹."""
-        self.register(CholeskyInverse(), damping)
-
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e as of its last update; for e = 1 computed now."""
-        return self.operator(Power(exponent), damping)
-
-    def get_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)⁻¹ as of its last update."""
-        return self.operator(INVERSE, damping)
-
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns L as of its last update."""
-        return self.operator(Cholesky(), damping)
-
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns L⁻¹ as of its last update."""
-        return self.operator(CholeskyInverse(), damping)
-
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
         """The registered functions that are kept in variables, in order of registration."""
@@ -191,17 +154,13 @@ class FisherFactor(abc.ABC):
         """Returns bool [], true once everything that `get_inverse` reads has been computed."""
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
-            known.append(self.read_weight() > 0)
+            known.append(self.average.read_weight() > 0)
         return tensor_ops.all_true(known)
 
     @property
     def inv_variables(self) -> tuple[Variable, ...]:
         """Variables of all registered functions: the matrix and the counters of each."""
         return tuple(v for slot in self.inverses for v in slot.variables)
-
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the matrix variables of all registered functions, in order of registration."""
-        return [slot.matrix for slot in self.inverses]
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -259,10 +218,6 @@ class FisherFactor(abc.ABC):
         changes = self.move_average(self.updated_inverses(dampings))
         return [assign_all(changes)] if changes else []
 
-    def make_inverse_update_ops(self) -> list[Operation]:
-        """Returns one op that recomputes all registered functions from the value."""
-        return [group(*self.refresh(current_dampings(self.dampings), ""))]
-
     # The moving average.
 
     @property
@@ -286,7 +241,7 @@ class FisherFactor(abc.ABC):
     @AverageValue
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
-        return self._average.read()
+        return self.average.read()
 
     @property
     def source(self) -> Tensor | Reading:
@@ -301,27 +256,14 @@ class FisherFactor(abc.ABC):
         return self.value if known is None else known
 
     @property
-    def cov(self) -> Tensor:
-        """The same as `value`."""
-        return self.value
-
-    @property
     def cov_variables(self) -> tuple[Variable, ...]:
         """The variables of the sum S, the weight w and the number of refused statistics."""
-        return self._average.variables
-
-    def read_weight(self) -> Tensor:
-        """Reads w, the weight of all that is in the average, shape []; zero at first."""
-        return self._average.read_weight()
-
-    def get_cov_vars(self) -> list[Tensor]:
-        """Returns the moving averages, read now; NaN before the first update."""
-        return [self.value]
+        return self.average.variables
 
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
-        if not self._average.variables:
-            self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
+        if not self.average.variables:
+            self.average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
     def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
         """Tells that the tensors that the factor was made with only stand for others.
@@ -351,9 +293,20 @@ class FisherFactor(abc.ABC):
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
         """
-        sources = [self._source_moment(towers) for towers in self._with_substitutes(substitutes)]
+        crosses = len(set(self._devices)) > 1
+        share = self._packed_tower_moment if crosses else self._tower_moment
+        sums = []
+        for towers in self._with_substitutes(substitutes):
+            moments = []
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    moments.append(share(tensors))
+            totals, counts = zip(*moments, strict=True)
+            total = tf.add_n(totals)
+            sums.append(self.unpacked(total) if crosses else total)
+            count = tensor_ops.total(counts)
         # All sources have the same examples.
-        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+        return Moment(tf.add_n(sums), count)
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
@@ -392,28 +345,12 @@ class FisherFactor(abc.ABC):
         if isinstance(count, int):
             count = shared_constant(count, [], self.dtype, total.device)
         mean = total / tensor_ops.as_scalar(count, self.dtype)
-        return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
-
-    def _source_moment(self, towers: Sequence[Any]) -> Moment:
-        totals, counts = [], []
-        crosses = len(set(self._devices)) > 1
-        for tensors, device in zip(towers, self._devices, strict=True):
-            with v1.device(device):
-                share = self._packed_tower_moment if crosses else self._tower_moment
-                total, count = share(tensors)
-                totals.append(total)
-                counts.append(count)
-        total = tf.add_n(totals)
-        return Moment(self.unpacked(total) if crosses else total, tensor_ops.total(counts))
+        return tensor_ops.with_shape(mean, self.cov_shape)
 
     def _packed_tower_moment(self, tensors: Any) -> Moment:
         """Returns one tower's share in the form in which it crosses to another device."""
         total, count = self._tower_moment(tensors)
         return Moment(self.packed(total), count)
-
-    def _from_mean(self, mean: Tensor) -> Tensor:
-        """Turns the mean over all examples of a batch into the statistic."""
-        return mean
 
     def packed(self, total: Tensor) -> Tensor:
         """Returns the total of a moment in the form in which it crosses to another device."""
@@ -423,55 +360,6 @@ class FisherFactor(abc.ABC):
         """Undoes `packed`."""
         return total
 
-    def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
-        return tensor_ops.all_finite(self.entries_to_check(statistic))
-
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
         return statistic
-
-    def fold(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
-    ) -> Operation:
-        """Returns an op that folds a batch into the average.
-
-        Args:
-          statistic: C of `cov_shape`.
-          accept: bool []; if false, the batch is counted as refused and changes nothing else.
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        return self._average.fold(statistic, accept, ema_decay, ema_weight)
-
-    def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that folds this batch into the average, if its statistic is finite.
-
-        Args:
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        statistic = self.batch_statistic()
-        accept = self.is_finite(statistic)
-        return self.fold(statistic, accept, ema_decay, ema_weight)
-
-
-def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
-    """Returns the static size of an axis of a tensor that has `rank` axes.
-
-    Of a nest of tensors it looks at the first.
-
-    Raises:
-      ValueError: The tensor has another number of axes, or the size is not static.
-    """
-    tensor = tf.nest.flatten(tensors)[0]
-    size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
-    if size is None:
-        raise ValueError(
-            f"Cannot compute K-FAC statistics {factor!r}: tensor "
-            f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-            f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
-            "the layer with its inputs and outputs as the layer computes them, and set their "
-            "static shape."
-        )
-    return int(size)
