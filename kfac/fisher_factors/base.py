@@ -10,13 +10,14 @@ import abc
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.by_hand import FactorByHand
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
@@ -40,18 +41,6 @@ NOTHING_KNOWN: Known = types.MappingProxyType({})
 
 _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
-
-
-class Moment(NamedTuple):
-    """One tower's share of a statistic.
-
-    Attributes:
-      total: Sum over its examples, of the shape of the statistic.
-      count: Number of summed rows or examples, an int or an int Tensor [].
-    """
-
-    total: Tensor
-    count: Scalar
 
 
 class FisherFactor(FactorByHand):
@@ -285,17 +274,22 @@ class FisherFactor(FactorByHand):
         """
         return self.statistic(self.batch_moment(substitutes))
 
+    def statistic(self, moment: Moment) -> Tensor:
+        """Returns C of `cov_shape`, the mean over the examples of a moment."""
+        total, count = moment
+        if isinstance(count, int):
+            count = shared_constant(count, [], self.dtype, total.device)
+        mean = total / tensor_ops.as_scalar(count, self.dtype)
+        return tensor_ops.with_shape(mean, self.cov_shape)
+
     def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
-        """Returns the sum and the count whose quotient is `batch_statistic`.
+        """Returns the sum and the count whose quotient is `batch_statistic`, of the same arguments.
 
         Moments of several batches may be added.
-
-        Args:
-          substitutes: Tensors to use instead of those that the factor was made with.
         """
         crosses = len(set(self._devices)) > 1
         share = self._packed_tower_moment if crosses else self._tower_moment
-        sums = []
+        sources = []
         for towers in self._with_substitutes(substitutes):
             moments = []
             for tensors, device in zip(towers, self._devices, strict=True):
@@ -303,10 +297,23 @@ class FisherFactor(FactorByHand):
                     moments.append(share(tensors))
             totals, counts = zip(*moments, strict=True)
             total = tf.add_n(totals)
-            sums.append(self.unpacked(total) if crosses else total)
-            count = tensor_ops.total(counts)
+            total = self.unpacked(total) if crosses else total
+            sources.append(Moment(total, tensor_ops.total(counts)))
         # All sources have the same examples.
-        return Moment(tf.add_n(sums), count)
+        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        """Returns one tower's share in the form in which it crosses to another device."""
+        total, count = self._tower_moment(tensors)
+        return Moment(self.packed(total), count)
+
+    def packed(self, total: Tensor) -> Tensor:
+        """Returns the total of a moment in the form in which it crosses to another device."""
+        return total
+
+    def unpacked(self, total: Tensor) -> Tensor:
+        """Undoes `packed`."""
+        return total
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
@@ -325,10 +332,8 @@ class FisherFactor(FactorByHand):
         """Returns bool [], true if this batch's statistic must be finite; see `can_predict_finite`.
 
         It is true if the sum of squares of all tensors is far from an overflow. That sum bounds
-        each entry of the statistic, up to the number of times that the statistic uses an entry.
-
-        Args:
-          substitutes: Tensors to use instead of those that the factor was made with.
+        each entry of the statistic, up to the number of times that the statistic uses an entry. The
+        arguments are those of `batch_statistic`.
         """
         squares = []
         for towers in self._with_substitutes(substitutes):
@@ -338,27 +343,6 @@ class FisherFactor(FactorByHand):
                         tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in tf.nest.flatten(tensors)
                     ]
         return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
-
-    def statistic(self, moment: Moment) -> Tensor:
-        """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        total, count = moment
-        if isinstance(count, int):
-            count = shared_constant(count, [], self.dtype, total.device)
-        mean = total / tensor_ops.as_scalar(count, self.dtype)
-        return tensor_ops.with_shape(mean, self.cov_shape)
-
-    def _packed_tower_moment(self, tensors: Any) -> Moment:
-        """Returns one tower's share in the form in which it crosses to another device."""
-        total, count = self._tower_moment(tensors)
-        return Moment(self.packed(total), count)
-
-    def packed(self, total: Tensor) -> Tensor:
-        """Returns the total of a moment in the form in which it crosses to another device."""
-        return total
-
-    def unpacked(self, total: Tensor) -> Tensor:
-        """Undoes `packed`."""
-        return total
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""

@@ -21,8 +21,9 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.base import Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.uses import checked_size, fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared

@@ -28,9 +28,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix

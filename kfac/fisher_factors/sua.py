@@ -20,8 +20,9 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Known, Moment, Sources
+from kfac.fisher_factors.base import Known, Sources
 from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.uses import checked_size
 from kfac.linalg import tensor_ops
