@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
-from kfac.curvature.estimation_modes import EstimationMode, Signal
+from kfac.curvature.estimation_modes import EstimationMode
 from kfac.curvature.pooled_gradients import mask_before_unpooling
 from kfac.linalg import tensor_ops
 from kfac.registration.loss_table import RegisteredLosses
@@ -55,7 +55,14 @@ def propagate_back(
     values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
     signals = mode.make_signals(values, losses, step)
     targets = [*tensors, *variables]
-    all_gradients = [_differentiate(signal, targets, colocate) for signal in signals]
+    all_gradients = []
+    for signal in signals:
+        found = v1.gradients(
+            signal.starts, targets, signal.derivatives, colocate_gradients_with_ops=colocate
+        )
+        # Lookups in a table give sparse gradients.
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in found]
+        all_gradients.append(tuple(mask_before_unpooling(dense)))
     gradients = tuple(of_source[: len(tensors)] for of_source in all_gradients)
     of_variables = tuple(of_source[len(tensors) :] for of_source in all_gradients)
     by_tensor = zip(tensors, zip(*gradients, strict=True), strict=True)
@@ -70,20 +77,6 @@ def propagate_back(
     with v1.device(CPU):
         next_step = step + 1
     return BackwardPass(gradients, of_variables, is_finite, next_step)
-
-
-def _differentiate(
-    signal: Signal, tensors: Sequence[Tensor], colocate: bool
-) -> tuple[Tensor | None, ...]:
-    gradients = v1.gradients(
-        signal.starts,
-        list(tensors),
-        grad_ys=signal.derivatives,
-        colocate_gradients_with_ops=colocate,
-    )
-    # Lookups in a table give sparse gradients.
-    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return tuple(mask_before_unpooling(dense))
 
 
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
