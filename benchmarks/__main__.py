@@ -1,7 +1,6 @@
 """Runs the benchmarks one after the other, each in its own process with a time limit.
 
-Each benchmark prints its table and writes NAME.json and, with its standard error, NAME.log to a
-folder. Some draw NAME.png. If one fails, the others still run, and the exit code is 1.
+Each writes NAME.json and, with its standard error, NAME.log to the folder. Some draw NAME.png.
 
     python -m benchmarks --name=tower_step --folder=runs/bench
 """

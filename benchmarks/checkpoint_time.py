@@ -1,8 +1,6 @@
-"""Time to save and to restore a network with K-FAC's factors.
+"""Time to save and to restore a network with K-FAC's factors, also by a plain `Saver`.
 
-Compares the Estimator's checkpoints with a plain `tf.compat.v1.train.Saver` of the same variables.
-Both use the same session, write one data file without the graph, keep one checkpoint and take
-turns. They alternate in going first.
+Both write one data file without the graph, keep one checkpoint, and alternate in going first.
 
     python -m benchmarks.checkpoint_time --network=resnet_v1_50 --rounds=5
 """

@@ -1,10 +1,6 @@
-"""Peak memory of training, by number of towers and with K-FAC.
+"""Peak memory of training, by number of towers and with K-FAC. Linux only.
 
-Each case has its own process, which builds the model, runs some steps and returns its peak memory
-(`ru_maxrss`). The peak of a process that only runs a constant is subtracted. The global batch is
-the same for all numbers of towers. Linux only.
-
-    python -m benchmarks.memory --group=MLP --group="K-FAC, autoencoder" --repeats=3
+python -m benchmarks.memory --group=MLP --group="K-FAC, autoencoder" --repeats=3
 """
 
 import json

@@ -1,8 +1,7 @@
-"""Peak memory of training with our K-FAC and with tensorflow/kfac.
+"""Peak memory of training with our K-FAC and with tensorflow/kfac, by `benchmarks.memory`.
 
-`benchmarks.memory` trains each case in its own process, here and in the environment of
-tensorflow/kfac. The peak of a process that only runs a constant is subtracted, because the two need
-different versions of TensorFlow. Momentum SGD in both shows the effect of the version on a model.
+The two need different versions of TensorFlow, so the peak of a process that only runs a constant is
+subtracted. Momentum SGD in both shows the effect of the version on a model.
 
     python -m benchmarks.rival_memory --model=autoencoder --repeats=3
 """

@@ -1,9 +1,6 @@
 """Time of a step with tensorflow/kfac, compared with momentum SGD in the same TensorFlow.
 
-`benchmarks.kfac_step` runs in the environment of tensorflow/kfac, so models, batches and intervals
-are the same, and the ratios can be compared with those of `benchmarks.kfac_step`.
-
-    python -m benchmarks.rival_step --model=convnet --repeats=5
+python -m benchmarks.rival_step --model=convnet --repeats=5
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,6 @@
 """Runs of `kfac.keras.Kfac(adaptive=True)`, and those that diverge.
 
-A ConvNet and a perceptron train on each data set, with each batch size, from several seeds. A run
-diverges if its loss at the end is not finite, or not below that at the start. Adam and SGD run
-beside the first seed.
-
-    python -m benchmarks.adaptive_kfac --data_dir=MNIST --data_dir=FASHION_MNIST
+python -m benchmarks.adaptive_kfac --data_dir=MNIST --data_dir=FASHION_MNIST
 """
 
 import pathlib

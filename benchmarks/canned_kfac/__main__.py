@@ -1,12 +1,7 @@
 """Time that K-FAC, Adam, Adagrad and SGD need to train a canned `DNNClassifier` to a loss.
 
-First each optimizer trains with each of three numbers from several initial weights, untimed: the
-number that reaches the held-out loss in the fewest steps counts. Then `Estimator.train` is timed
-for these steps; the optimizers take turns. The times contain all that a program waits for: the
-graph, the session, checkpoints and steps.
-
-    python -m benchmarks.canned_kfac
-    python -m benchmarks.canned_kfac --problem=mnist --data_dir=DIR     # DIR has the IDX files
+python -m benchmarks.canned_kfac
+python -m benchmarks.canned_kfac --problem=mnist --data_dir=DIR     # DIR has the IDX files
 """
 
 import statistics

@@ -1,9 +1,7 @@
 """Traffic between devices in training steps of towers on GPUs, found without a GPU.
 
-For each step, the table shows the bytes that cross between the memories of the CPU and the GPUs,
-the copies that a GPU waits for in the middle of the step, the largest number of such waits that
-follow each other, and the bytes of the variables on the fullest GPU, K-FAC's among them.
-`--details` lists the tensors, the waits and the operations without a GPU kernel.
+The table also has the bytes of the variables on the fullest GPU, K-FAC's among them. `--details`
+lists the tensors that cross, the waits and the operations without a GPU kernel.
 
     python -m benchmarks.device_traffic --step=kfac --towers=4 --details
 """

@@ -1,8 +1,6 @@
 """Overhead of `Estimator.train` per step of a tiny model, compared with `tf.estimator`.
 
-Times a bare loop of `session.run`, and training with default logging, without and with a hook of
-the user's. TensorFlow 2.15 is the last version with `tf.estimator`, so both run there, in separate
-processes that take turns.
+TensorFlow 2.15 is the last version with `tf.estimator`, so both run there, in separate processes.
 
     python -m benchmarks.estimator_overhead --python=PATH/TO/TF215/bin/python --repeats=3
 """

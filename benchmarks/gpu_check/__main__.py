@@ -1,8 +1,7 @@
 """Checks that towers, K-FAC and their options work on the GPUs of this machine, and how fast.
 
-Each part runs in its own process with a time limit. Its standard error goes to PART.log. The
-folder gets report.json and report.md. The exit code is 1 if a part failed. Without a GPU the parts
-run on logical CPU devices, except those that need a GPU.
+The exit code is 1 if a part failed. Without a GPU the parts run on logical CPU devices, except
+those that need a GPU.
 
     python -m benchmarks.gpu_check --folder=runs/gpu_check --part=towers
 """

@@ -1,7 +1,6 @@
 """Steps and seconds to a training loss in Keras' `fit`: K-FAC, Adam, SGD and Muon.
 
-Each optimizer runs with three learning rates, which fall to zero along a cosine; the one that
-reaches the lowest loss first, or comes closest, counts.
+The learning rate that reaches the lowest loss first, or comes closest, counts.
 
     python -m benchmarks.keras_fit --data_dir=DIR     # MNIST's four IDX files, plain or .gz
 """

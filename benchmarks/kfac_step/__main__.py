@@ -1,8 +1,7 @@
 """Time of a K-FAC step, compared with a momentum SGD step on the same model.
 
-Both optimizers train in one process, in short alternating blocks, so that other load on the machine
-slows both. More lines compare the floating-point operations that were executed.
-`--profile` adds the time by op type.
+Both train in one process, in short alternating blocks, so that other load slows both. More lines
+compare the floating-point operations that were executed.
 
     python -m benchmarks.kfac_step --model=convnet --batch_size=1024 --repeats=7
 """

@@ -1,8 +1,7 @@
 """K-FAC on residual networks, compared with momentum SGD: time of a step, and memory.
 
-K-FAC updates its averages every 10 steps and its inverses every 100, spread over the steps. Both
-optimizers train in one process, in short alternating blocks, so that other load on the machine
-slows both. Memory is that of a process of its own for each optimizer, beyond that of TensorFlow.
+Both optimizers train in one process, in short alternating blocks, so that other load slows both.
+For the memory each has a process of its own.
 
     python -m benchmarks.resnet_kfac --network=resnet20 --steps=100
 """

@@ -1,8 +1,7 @@
 """Time from an empty graph to the end of the first step: K-FAC, momentum SGD and tensorflow/kfac.
 
-Each case has its own process, and the cases take turns. With control flow v1 the process calls
-`disable_v2_behavior()`, as old programs do; with v2 it only disables eager execution. The packages
-of this project are compiled to bytecode first, as those of an installed wheel are.
+With control flow v2 a process only disables eager execution. The packages of this project are
+compiled to bytecode first, as those of an installed wheel are.
 
     python -m benchmarks.start --network=resnet20 --rival=tensorflow-kfac --repeats=3
 """

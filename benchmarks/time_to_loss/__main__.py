@@ -1,10 +1,6 @@
 """Steps and seconds that K-FAC needs to reach the loss of tuned Adam after 2,000 steps.
 
-Each optimizer has the same seeds and the same number of settings to choose from. All optimizers
-train in one process, in short alternating blocks, so that other load on the machine slows all of
-them. The loss over the training data is computed between the blocks and is not timed.
-
-With --rival, tensorflow/kfac races against Adam in its own environment. If it fails, ours still
+With --rival, tensorflow/kfac races against Adam in its own environment; if it fails, ours still
 run. With --data_dir, all train on MNIST.
 
     python -m benchmarks.time_to_loss --seeds=3 --rival=tensorflow-kfac

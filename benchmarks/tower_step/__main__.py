@@ -1,8 +1,7 @@
 """Time of a training step on several towers, compared with other ways of training.
 
-The alternatives are towers written by hand, `MirroredStrategy`, and one tower. They train in one
-process, in alternating blocks. Each model and number of towers has its own process, because a
-process can set its logical devices and its strategy only once.
+Each model and number of towers has its own process, because a process can set its logical devices
+and its strategy only once.
 
     python -m benchmarks.tower_step --towers=2 --towers=4 --model=MLP --rounds=15
 """
