@@ -419,7 +419,7 @@ class FisherEstimator(CurvatureByHand):
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""
-        return tf.reduce_all([factor.average.read_weight() > 0 for factor in self.factors])
+        return tf.reduce_all([factor.read_weight() > 0 for factor in self.factors])
 
     def has_statistics(self) -> Tensor:
         """Returns bool [], true if `make_accumulation_op` added any since the last update."""

@@ -70,11 +70,11 @@ def fold_batch(
     for factor, device, early, decay in zip(factors, devices, known, decays, strict=True):
         with v1.device(device):
             if early is not None:
-                updates.append(factor.average.fold(early, accept, decay))
+                updates.append(factor.fold(early, accept, decay))
                 continue
             with v1.control_dependencies([accept, *large.get(device, [])]):
                 late = factor.batch_statistic(batch.substitutes)
-            large[device] = [factor.average.fold(late, accept, decay)]
+            large[device] = [factor.fold(late, accept, decay)]
             updates += large[device]
     return updates
 
@@ -101,7 +101,7 @@ def fold_statistics(
     updates: list[Operation] = []
     for factor, device, statistic, decay in zip(factors, devices, statistics, decays, strict=True):
         with v1.device(device):
-            updates.append(factor.average.fold(statistic, accept, decay))
+            updates.append(factor.fold(statistic, accept, decay))
     return updates
 
 

@@ -143,7 +143,7 @@ class FisherFactor(FactorByHand):
         """Returns bool [], true once everything that `get_inverse` reads has been computed."""
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
-            known.append(self.average.read_weight() > 0)
+            known.append(self.read_weight() > 0)
         return tensor_ops.all_true(known)
 
     @property

@@ -1,7 +1,8 @@
 """The factor of tensorflow/kfac: an update for each factor, and a name for each function.
 
-Programs that update factors by themselves use it. K-FAC's own step does not: it updates several
-factors at once, and registers and reads functions of the damped matrix M + d·I as values.
+Programs that update factors by themselves use it. K-FAC's own step updates several factors at once,
+and registers and reads functions of the damped matrix M + d·I as values. Of the methods here it
+calls `fold` and `read_weight` only, which a program's own factor may replace.
 """
 
 import abc
