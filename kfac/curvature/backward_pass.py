@@ -5,15 +5,15 @@ some losses reach gets zeros from the others, and a tensor that no loss reaches 
 `kfac.curvature.estimation_modes` defines the signals. Called by the estimator.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
-from kfac.curvature.estimation_modes import EstimationMode, Signal
+from kfac.curvature.estimation_modes import EstimationMode
 from kfac.curvature.pooled_gradients import mask_before_unpooling
-from kfac.fisher_factors.base import Substitutes
 from kfac.linalg import tensor_ops
 from kfac.registration.loss_table import RegisteredLosses
 from kfac.state import CPU
@@ -55,7 +55,14 @@ def propagate_back(
     values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
     signals = mode.make_signals(values, losses, step)
     targets = [*tensors, *variables]
-    all_gradients = [_differentiate(signal, targets, colocate) for signal in signals]
+    all_gradients = []
+    for signal in signals:
+        found = v1.gradients(
+            signal.starts, targets, signal.derivatives, colocate_gradients_with_ops=colocate
+        )
+        # Lookups in a table give sparse gradients.
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in found]
+        all_gradients.append(tuple(mask_before_unpooling(dense)))
     gradients = tuple(of_source[: len(tensors)] for of_source in all_gradients)
     of_variables = tuple(of_source[len(tensors) :] for of_source in all_gradients)
     by_tensor = zip(tensors, zip(*gradients, strict=True), strict=True)
@@ -70,20 +77,6 @@ def propagate_back(
     with v1.device(CPU):
         next_step = step + 1
     return BackwardPass(gradients, of_variables, is_finite, next_step)
-
-
-def _differentiate(
-    signal: Signal, tensors: Sequence[Tensor], colocate: bool
-) -> tuple[Tensor | None, ...]:
-    gradients = v1.gradients(
-        signal.starts,
-        list(tensors),
-        grad_ys=signal.derivatives,
-        colocate_gradients_with_ops=colocate,
-    )
-    # Lookups in a table give sparse gradients.
-    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return tuple(mask_before_unpooling(dense))
 
 
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
@@ -110,35 +103,24 @@ def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
         return tf.zeros_like(tensor)
 
 
-def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
-    """Returns a mapping from the gradients of one pass to those of another, which replace them."""
-    return {
-        before.ref(): after
-        for old_source, new_source in zip(old.gradients, new.gradients, strict=True)
-        for before, after in zip(old_source, new_source, strict=True)
-        if before is not None
-    }
-
-
 def stand_ins(backward: BackwardPass) -> BackwardPass:
-    """Returns a pass of placeholders, for statistics to be made of; see `substitutes`.
+    """Returns a pass of placeholders, for statistics to be made of.
 
     A pass that runs only when statistics are due must not be used directly: an operation that uses
     it would run only then, too. A placeholder has no such operation before it. Tensors that share a
     gradient share the placeholder.
     """
     made: dict[Any, Tensor] = {}
-
-    def stand_in(gradient: Tensor | None) -> Tensor | None:
-        if gradient is None:
-            return None
+    for gradient in filter(tf.is_tensor, itertools.chain(*backward.gradients)):
         if gradient.ref() not in made:
             with v1.device(gradient.device):
-                shape = gradient.shape
-                made[gradient.ref()] = tf.raw_ops.Placeholder(dtype=gradient.dtype, shape=shape)
-        return made[gradient.ref()]
-
-    gradients = tuple(tuple(map(stand_in, source)) for source in backward.gradients)
+                made[gradient.ref()] = tf.raw_ops.Placeholder(
+                    dtype=gradient.dtype, shape=gradient.shape
+                )
+    gradients = tuple(
+        tuple(None if gradient is None else made[gradient.ref()] for gradient in source)
+        for source in backward.gradients
+    )
     return backward._replace(gradients=gradients)
 
 

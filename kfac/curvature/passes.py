@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.curvature.backward_pass import BackwardPass, propagate_back, stand_ins, substitutes
+from kfac.curvature.backward_pass import BackwardPass, propagate_back, stand_ins
 from kfac.curvature.estimation_modes import EstimationMode
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock
@@ -125,7 +125,13 @@ class BackwardPasses:
 
     def substitutes(self, backward: BackwardPass | None = None) -> Substitutes:
         """Returns the gradients of a pass, or of the one that always runs, by those of factors."""
-        return substitutes(self.of_factors, backward or self.always())
+        old, new = self.of_factors, backward or self.always()
+        return {
+            before.ref(): after
+            for old_source, new_source in zip(old.gradients, new.gradients, strict=True)
+            for before, after in zip(old_source, new_source, strict=True)
+            if before is not None
+        }
 
 
 def may_stand_in(blocks: Sequence[FisherBlock]) -> bool:

@@ -36,19 +36,18 @@ def mask_before_unpooling(gradients: Sequence[Tensor | None]) -> list[Tensor | N
             found[masking] = _masked(masking)
         return found[masking]
 
-    def replaced(gradient: Tensor | None) -> Tensor | None:
+    replaced = list(gradients)
+    for index, gradient in enumerate(gradients):
         if not isinstance(gradient, tf.Tensor):
-            return gradient
+            continue
         op = gradient.op
         if _is_last(op, ends):
-            return masked(op).spread
-        if op.type == "BiasAddGrad" and _is_last(op.inputs[0].op, ends):
-            return _with_inputs(op, [masked(op.inputs[0].op).at_maxima])
-        if op.type == "Conv2DBackpropFilter" and _is_last(op.inputs[2].op, ends):
-            return _with_inputs(op, [*op.inputs[:2], masked(op.inputs[2].op).spread])
-        return gradient
-
-    return [replaced(gradient) for gradient in gradients]
+            replaced[index] = masked(op).spread
+        elif op.type == "BiasAddGrad" and _is_last(op.inputs[0].op, ends):
+            replaced[index] = _with_inputs(op, [masked(op.inputs[0].op).at_maxima])
+        elif op.type == "Conv2DBackpropFilter" and _is_last(op.inputs[2].op, ends):
+            replaced[index] = _with_inputs(op, [*op.inputs[:2], masked(op.inputs[2].op).spread])
+    return replaced
 
 
 def _is_last(op: Operation, ends: set[Operation]) -> bool:

@@ -10,26 +10,21 @@ import abc
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.config import CurvatureConfig
+from kfac.fisher_factors.by_hand import FactorByHand
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
-from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import (
-    INVERSE,
-    Cholesky,
-    CholeskyInverse,
-    DampedFunction,
-    MatrixFunction,
-    Power,
-)
+from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared import Reading, shared_constant
-from kfac.state import Change, assign_all, group
+from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
 
@@ -48,19 +43,7 @@ _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
 
 
-class Moment(NamedTuple):
-    """One tower's share of a statistic.
-
-    Attributes:
-      total: Sum over its examples, of the shape of the statistic.
-      count: Number of summed rows or examples, an int or an int Tensor [].
-    """
-
-    total: Tensor
-    count: Scalar
-
-
-class FisherFactor(abc.ABC):
+class FisherFactor(FactorByHand):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
     The average is a `MovingAverage` of the batch statistics. A batch whose statistic is not finite
@@ -78,6 +61,7 @@ class FisherFactor(abc.ABC):
 
     Attributes:
       name: Path of the variables below `kfac/`.
+      average: The moving average.
     """
 
     def __init__(
@@ -93,7 +77,7 @@ class FisherFactor(abc.ABC):
         self._tensors = tensors
         self._devices = devices
         self._config = config or CurvatureConfig()
-        self._average = MovingAverage()
+        self.average = MovingAverage()
         self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
@@ -145,38 +129,6 @@ class FisherFactor(abc.ABC):
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
 
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (M + d·I)^e."""
-        self.register(Power(exponent), damping)
-
-    def register_inverse(self, damping: Damping) -> None:
-        """Registers (M + d·I)⁻¹."""
-        self.register(INVERSE, damping)
-
-    def register_cholesky(self, damping: Damping) -> None:
-        """Registers the lower triangular L with LLᵀ = M + d·I."""
-        self.register(Cholesky(), damping)
-
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Registers L⁻¹."""
-        self.register(CholeskyInverse(), damping)
-
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e as of its last update; for e = 1 computed now."""
-        return self.operator(Power(exponent), damping)
-
-    def get_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)⁻¹ as of its last update."""
-        return self.operator(INVERSE, damping)
-
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns L as of its last update."""
-        return self.operator(Cholesky(), damping)
-
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns L⁻¹ as of its last update."""
-        return self.operator(CholeskyInverse(), damping)
-
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
         """The registered functions that are kept in variables, in order of registration."""
@@ -198,10 +150,6 @@ class FisherFactor(abc.ABC):
     def inv_variables(self) -> tuple[Variable, ...]:
         """Variables of all registered functions: the matrix and the counters of each."""
         return tuple(v for slot in self.inverses for v in slot.variables)
-
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the matrix variables of all registered functions, in order of registration."""
-        return [slot.matrix for slot in self.inverses]
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -259,10 +207,6 @@ class FisherFactor(abc.ABC):
         changes = self.move_average(self.updated_inverses(dampings))
         return [assign_all(changes)] if changes else []
 
-    def make_inverse_update_ops(self) -> list[Operation]:
-        """Returns one op that recomputes all registered functions from the value."""
-        return [group(*self.refresh(current_dampings(self.dampings), ""))]
-
     # The moving average.
 
     @property
@@ -286,7 +230,7 @@ class FisherFactor(abc.ABC):
     @AverageValue
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
-        return self._average.read()
+        return self.average.read()
 
     @property
     def source(self) -> Tensor | Reading:
@@ -301,27 +245,14 @@ class FisherFactor(abc.ABC):
         return self.value if known is None else known
 
     @property
-    def cov(self) -> Tensor:
-        """The same as `value`."""
-        return self.value
-
-    @property
     def cov_variables(self) -> tuple[Variable, ...]:
         """The variables of the sum S, the weight w and the number of refused statistics."""
-        return self._average.variables
-
-    def read_weight(self) -> Tensor:
-        """Reads w, the weight of all that is in the average, shape []; zero at first."""
-        return self._average.read_weight()
-
-    def get_cov_vars(self) -> list[Tensor]:
-        """Returns the moving averages, read now; NaN before the first update."""
-        return [self.value]
+        return self.average.variables
 
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
-        if not self._average.variables:
-            self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
+        if not self.average.variables:
+            self.average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
     def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
         """Tells that the tensors that the factor was made with only stand for others.
@@ -343,17 +274,46 @@ class FisherFactor(abc.ABC):
         """
         return self.statistic(self.batch_moment(substitutes))
 
+    def statistic(self, moment: Moment) -> Tensor:
+        """Returns C of `cov_shape`, the mean over the examples of a moment."""
+        total, count = moment
+        if isinstance(count, int):
+            count = shared_constant(count, [], self.dtype, total.device)
+        mean = total / tensor_ops.as_scalar(count, self.dtype)
+        return tensor_ops.with_shape(mean, self.cov_shape)
+
     def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
-        """Returns the sum and the count whose quotient is `batch_statistic`.
+        """Returns the sum and the count whose quotient is `batch_statistic`, of the same arguments.
 
         Moments of several batches may be added.
-
-        Args:
-          substitutes: Tensors to use instead of those that the factor was made with.
         """
-        sources = [self._source_moment(towers) for towers in self._with_substitutes(substitutes)]
+        crosses = len(set(self._devices)) > 1
+        share = self._packed_tower_moment if crosses else self._tower_moment
+        sources = []
+        for towers in self._with_substitutes(substitutes):
+            moments = []
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    moments.append(share(tensors))
+            totals, counts = zip(*moments, strict=True)
+            total = tf.add_n(totals)
+            total = self.unpacked(total) if crosses else total
+            sources.append(Moment(total, tensor_ops.total(counts)))
         # All sources have the same examples.
         return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        """Returns one tower's share in the form in which it crosses to another device."""
+        total, count = self._tower_moment(tensors)
+        return Moment(self.packed(total), count)
+
+    def packed(self, total: Tensor) -> Tensor:
+        """Returns the total of a moment in the form in which it crosses to another device."""
+        return total
+
+    def unpacked(self, total: Tensor) -> Tensor:
+        """Undoes `packed`."""
+        return total
 
     def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
         """Returns the tensors of the statistic by [source][tower]."""
@@ -372,10 +332,8 @@ class FisherFactor(abc.ABC):
         """Returns bool [], true if this batch's statistic must be finite; see `can_predict_finite`.
 
         It is true if the sum of squares of all tensors is far from an overflow. That sum bounds
-        each entry of the statistic, up to the number of times that the statistic uses an entry.
-
-        Args:
-          substitutes: Tensors to use instead of those that the factor was made with.
+        each entry of the statistic, up to the number of times that the statistic uses an entry. The
+        arguments are those of `batch_statistic`.
         """
         squares = []
         for towers in self._with_substitutes(substitutes):
@@ -386,92 +344,6 @@ class FisherFactor(abc.ABC):
                     ]
         return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
 
-    def statistic(self, moment: Moment) -> Tensor:
-        """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        total, count = moment
-        if isinstance(count, int):
-            count = shared_constant(count, [], self.dtype, total.device)
-        mean = total / tensor_ops.as_scalar(count, self.dtype)
-        return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
-
-    def _source_moment(self, towers: Sequence[Any]) -> Moment:
-        totals, counts = [], []
-        crosses = len(set(self._devices)) > 1
-        for tensors, device in zip(towers, self._devices, strict=True):
-            with v1.device(device):
-                share = self._packed_tower_moment if crosses else self._tower_moment
-                total, count = share(tensors)
-                totals.append(total)
-                counts.append(count)
-        total = tf.add_n(totals)
-        return Moment(self.unpacked(total) if crosses else total, tensor_ops.total(counts))
-
-    def _packed_tower_moment(self, tensors: Any) -> Moment:
-        """Returns one tower's share in the form in which it crosses to another device."""
-        total, count = self._tower_moment(tensors)
-        return Moment(self.packed(total), count)
-
-    def _from_mean(self, mean: Tensor) -> Tensor:
-        """Turns the mean over all examples of a batch into the statistic."""
-        return mean
-
-    def packed(self, total: Tensor) -> Tensor:
-        """Returns the total of a moment in the form in which it crosses to another device."""
-        return total
-
-    def unpacked(self, total: Tensor) -> Tensor:
-        """Undoes `packed`."""
-        return total
-
-    def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
-        return tensor_ops.all_finite(self.entries_to_check(statistic))
-
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
         return statistic
-
-    def fold(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
-    ) -> Operation:
-        """Returns an op that folds a batch into the average.
-
-        Args:
-          statistic: C of `cov_shape`.
-          accept: bool []; if false, the batch is counted as refused and changes nothing else.
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        return self._average.fold(statistic, accept, ema_decay, ema_weight)
-
-    def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that folds this batch into the average, if its statistic is finite.
-
-        Args:
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        statistic = self.batch_statistic()
-        accept = self.is_finite(statistic)
-        return self.fold(statistic, accept, ema_decay, ema_weight)
-
-
-def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
-    """Returns the static size of an axis of a tensor that has `rank` axes.
-
-    Of a nest of tensors it looks at the first.
-
-    Raises:
-      ValueError: The tensor has another number of axes, or the size is not static.
-    """
-    tensor = tf.nest.flatten(tensors)[0]
-    size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
-    if size is None:
-        raise ValueError(
-            f"Cannot compute K-FAC statistics {factor!r}: tensor "
-            f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-            f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
-            "the layer with its inputs and outputs as the layer computes them, and set their "
-            "static shape."
-        )
-    return int(size)

@@ -21,9 +21,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources, checked_size
+from kfac.fisher_factors.base import Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.uses import fold_uses
+from kfac.fisher_factors.moment import Moment
+from kfac.fisher_factors.uses import checked_size, fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
@@ -97,11 +98,6 @@ def _num_channels(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
     return checked_size(factor, tensors, rank + is_stacked, axis)
 
 
-def _patch_size(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
-    """Returns the number of entries of a patch of images."""
-    return geometry.entries * _num_channels(factor, tensors, geometry)
-
-
 def _as_images(tensors: Any, geometry: ConvGeometry, dtype: DType) -> Tensor:
     """Returns [uses · N, ..., channels] in a dtype."""
     images = fold_uses(tensors, geometry.rank + 1)
@@ -146,22 +142,20 @@ class ConvInputKroneckerFactor(MatrixFactor):
         Raises:
           ValueError: The images have another rank, or no static number of channels.
         """
-        images = self._tensors[0][0]
-        return _patch_size(self.name, images, self._geometry) + int(self._has_bias)
+        channels = _num_channels(self.name, self._tensors[0][0], self._geometry)
+        return self._geometry.entries * channels + int(self._has_bias)
 
     @property
     def can_predict_finite(self) -> bool:
         """True unless a mask multiplies the patches."""
         return self._patch_mask is None
 
-    def _tower_moment(self, tensors: Any) -> Moment:
-        return self._moment(tensors, packs=False)
-
-    def _packed_tower_moment(self, tensors: Any) -> Moment:
-        return self._moment(tensors, packs=True)
-
-    def _moment(self, tensors: Any, packs: bool) -> Moment:
-        images = self._sampled_images(_as_images(tensors, self._geometry, self.dtype))
+    def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
+        images = _as_images(tensors, self._geometry, self.dtype)
+        if self._sampling.inputs:
+            size = tf.cast(tf.shape(images)[0], tf.float64)
+            keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
+            images = sample_rows(images, keep, self.name)
         sample = self._sampled_patches if self._sampling.patches else None
         args = images, self._geometry, self._has_bias, self._config.conv_moment, sample
         if self._patch_mask is None:
@@ -171,13 +165,8 @@ class ConvInputKroneckerFactor(MatrixFactor):
         total = total * mask * mask[:, tf.newaxis]
         return Moment(self.packed(total) if packs else total, count)
 
-    def _sampled_images(self, images: Tensor) -> Tensor:
-        """Returns all images, or `input_fraction` of them if examples are sampled."""
-        if not self._sampling.inputs:
-            return images
-        size = tf.cast(tf.shape(images)[0], tf.float64)
-        keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
-        return sample_rows(images, keep, self.name)
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        return self._tower_moment(tensors, packs=True)
 
     def _sampled_patches(self, rows: Tensor) -> Tensor:
         """Returns as many of the patches [r, d] as the config allows."""
@@ -217,17 +206,14 @@ class ConvOutputKroneckerFactor(MatrixFactor):
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
 
-    def _tower_moment(self, tensors: Any) -> Moment:
-        return self._moment(tensors, packs=False)
-
-    def _packed_tower_moment(self, tensors: Any) -> Moment:
-        return self._moment(tensors, packs=True)
-
-    def _moment(self, tensors: Any, packs: bool) -> Moment:
+    def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)
         size, entries = self.dimension, gradients.shape.num_elements()
         count = tf.size(gradients) // size if entries is None else entries // size
         return Moment(_products(gradients, packs=packs), count)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        return self._tower_moment(tensors, packs=True)
 
 
 @shared(sizes=last_size)
@@ -275,7 +261,8 @@ class ConvDiagonalFactor(DiagonalFactor):
         """
         images, gradients = self._tensors[0][0]
         outputs = _num_channels(self.name, gradients, self._geometry)
-        return outputs * (_patch_size(self.name, images, self._geometry) + int(self._has_bias))
+        channels = _num_channels(self.name, images, self._geometry)
+        return outputs * (self._geometry.entries * channels + int(self._has_bias))
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images, gradients = (_as_images(t, self._geometry, self.dtype) for t in tensors)

@@ -20,26 +20,16 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources, checked_size
-from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
-from kfac.fisher_factors.uses import fold_uses
+from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.moment import Moment, moment_of_rows
+from kfac.fisher_factors.uses import checked_size, fold_uses, vector_size
 from kfac.linalg.tensor_ops import append_homogeneous
 
 
 def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
     """Returns ā: rows [r, n], with a column of ones [r, n + 1] if there is a bias."""
     return append_homogeneous(rows) if has_bias else rows
-
-
-def vector_size(factor: str, tensors: Sources) -> int:
-    """Returns the static size n of vectors [rows, n], also of repeated layers; see `as_uses`.
-
-    Raises:
-      ValueError: The tensors have other axes, or n is not static.
-    """
-    vectors = tensors[0][0]
-    rank = (vectors[0].shape.rank or 0) if isinstance(vectors, tuple) else 2
-    return checked_size(factor, vectors, rank=max(rank, 2))
 
 
 @typing.final

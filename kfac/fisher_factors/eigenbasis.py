@@ -28,9 +28,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix
@@ -127,7 +128,7 @@ class EigenbasisFactor(DiagonalFactor):
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
         """The variables of the bases, and the sum S."""
-        return *self.inv_variables, self._average.total
+        return *self.inv_variables, self.average.total
 
     @property
     def inverse_sources(self) -> tuple[FisherFactor, ...]:
@@ -162,10 +163,10 @@ class EigenbasisFactor(DiagonalFactor):
             values.append(new[-1])
             moves.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
-        total = self._average.total
+        total = self.average.total
         matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
         moved = tf.matmul(moves[0] @ matrix, moves[1], transpose_b=True)
-        times = self._average.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
+        times = self.average.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.

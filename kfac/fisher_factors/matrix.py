@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
 from kfac.fisher_factors.kept_functions import KeepingFactor
 from kfac.fisher_factors.moving_average import (
     mean_eigenvalue,
@@ -27,11 +27,6 @@ from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearO
 from kfac.linalg.shared import Reading
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change
-
-
-def moment_of_rows(rows: Tensor) -> Moment:
-    """Returns XᵀX and r of rows X [r, n]."""
-    return Moment(tensor_ops.outer_product(rows), tensor_ops.num_rows(rows))
 
 
 class MatrixFactor(KeepingFactor):

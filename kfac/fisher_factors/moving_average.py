@@ -140,7 +140,7 @@ class MovingAverage:
         return read(self.total) / self.read_weight()
 
     def fold(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar
+        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
     ) -> Operation:
         """Returns an op that folds a statistic C into the average.
 

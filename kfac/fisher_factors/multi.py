@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
-from kfac.fisher_factors.dense import vector_size, with_ones
+from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.dense import with_ones
 from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.uses import fold_uses
+from kfac.fisher_factors.uses import fold_uses, vector_size
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction

@@ -17,8 +17,9 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
-from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
+from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.moment import Moment, moment_of_rows
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import all_sizes, shared
 

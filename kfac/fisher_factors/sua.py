@@ -20,9 +20,11 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Known, Moment, Sources, checked_size
+from kfac.fisher_factors.base import Known, Sources
 from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
+from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.uses import checked_size
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -135,7 +137,9 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
         total = [tensor_ops.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
         return Moment(tf.concat(total, axis=0), tf.shape(rows)[0])
 
-    def _from_mean(self, mean: Tensor) -> Tensor:
+    def statistic(self, moment: Moment) -> Tensor:
+        """Returns Σ and below it μ, [c + 1, c]."""
+        mean = super().statistic(moment)
         second, first = mean[:-1], mean[-1:]
         if self._config.zero_mean_activations:
             return tf.concat([second, tf.zeros_like(first)], axis=0)

@@ -64,7 +64,8 @@ def patch_moment(
     function `sample` chooses some of the patches [N·T, d], which then are always made. `packs`
     packs the sum as `pack_symmetric` does.
     """
-    if sample is None and _does_without_patches(images, geometry, way):
+    may_skip = sample is None and way != "patches" and applies(images, geometry)
+    if may_skip and (way == "shifts" or is_cheaper(images, geometry)):
         return _moment_without_patches(images, geometry, has_bias, packs)
     size = geometry.entries * static_size(images, -1)
     rows = tf.reshape(extract_patches(images, geometry), [-1, size])
@@ -74,12 +75,6 @@ def patch_moment(
         rows = append_homogeneous(rows)
     total = outer_product(rows)
     return PatchMoment(pack_symmetric(total) if packs else total, num_rows(rows))
-
-
-def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> bool:
-    if way == "patches" or not applies(images, geometry):
-        return False
-    return way == "shifts" or is_cheaper(images, geometry)
 
 
 def _moment_without_patches(
