@@ -299,6 +299,12 @@ def spread_first_inverses(network):
     return {"invert_every": 3, "spread_inverses": True, "spread_first_inverses": True}
 
 
+def burn_in(network):
+    """Settings by which three runs only update the averages."""
+    del network
+    return {"invert_every": 2, "num_burnin_steps": 3}
+
+
 def judgement_in_the_next_step(network):
     """Settings by which each step is judged by its batch at the start of the next one."""
     reader = kfac.data_reader.CachedDataReader(network.batch, 12)
@@ -314,9 +320,9 @@ def judgement_in_the_next_step(network):
     }
 
 
-@pytest.mark.parametrize("settings", [spread_first_inverses, judgement_in_the_next_step])
+@pytest.mark.parametrize("settings", [burn_in, spread_first_inverses, judgement_in_the_next_step])
 def test_a_stop_after_any_step_changes_nothing(build_mlp, rows, tmp_path, settings):
-    """Also in the round of first inverses, and between a step and its judgement.
+    """Also in the burn-in or the round of first inverses, and between a step and its judgement.
 
     Each batch differs, so another batch than that of the step would judge it otherwise.
     """
