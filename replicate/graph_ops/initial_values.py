@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
+from replicate.graph_ops.state import needs
 
 v1 = tf.compat.v1
 
@@ -26,6 +27,9 @@ def unconditional_initial_values() -> Iterator[None]:
     graph = v1.get_default_graph()
     with v1.name_scope("initial_values"):
         controls = frozenset(tf.no_op(name="controls").control_inputs)
+    if not controls:
+        yield
+        return
     existing = frozenset(graph.get_operations())
 
     def create(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
@@ -34,7 +38,7 @@ def unconditional_initial_values() -> Iterator[None]:
             kwargs["initial_value"] = _without(controls, existing, initial_value)
         return next_creator(**kwargs)
 
-    with v1.variable_creator_scope(create) if controls else contextlib.nullcontext():
+    with v1.variable_creator_scope(create):
         yield
 
 
@@ -46,7 +50,7 @@ def _without(
     for operation in _in_order(tensor.op, existing):
         if operation.type == "NextIteration":
             return tensor  # A loop has no order in which it could be copied.
-        before = _sources(operation)
+        before = needs(operation)
         if not controls.isdisjoint(before) or not copies.keys().isdisjoint(before):
             copies[operation] = _copy(operation, controls, copies)
     copied = copies.get(tensor.op)
@@ -54,7 +58,7 @@ def _without(
 
 
 def _in_order(last: Operation, existing: frozenset[Operation]) -> list[Operation]:
-    """Returns an operation and all that it needs, except existing ones, each after its sources."""
+    """Returns an operation and what it needs, except existing ones, each after its own needs."""
     order: dict[Operation, None] = {}
     seen: set[Operation] = set()
     pending = [(last, False)]
@@ -65,13 +69,8 @@ def _in_order(last: Operation, existing: frozenset[Operation]) -> list[Operation
         elif operation not in seen and operation not in existing:
             seen.add(operation)
             pending.append((operation, True))
-            pending += [(source, False) for source in _sources(operation)]
+            pending += [(each, False) for each in needs(operation)]
     return list(order)
-
-
-def _sources(operation: Operation) -> list[Operation]:
-    """Returns the operations that an operation waits for."""
-    return [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
 
 
 def _copy(
