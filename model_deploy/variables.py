@@ -269,7 +269,7 @@ def _fits(variable: Variable, shape: tf.TensorShape, dtype: tf.DType) -> bool:
 
 
 def _is_namesake(variable: Variable, name: str) -> bool:
-    one, other = (re.sub(r"_\d+\b", "", f"/{each}") for each in (variable.op.name, name))
+    one, other = (_plain(f"/{each}") for each in (variable.op.name, name))
     return other.endswith(one)
 
 
