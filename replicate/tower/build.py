@@ -256,6 +256,12 @@ def current_build() -> TowerBuild | None:
     return builds[-1] if builds else None
 
 
+def build_of_tower() -> TowerBuild | None:
+    """Returns the current build while it builds a tower; None outside of towers."""
+    build = current_build()
+    return None if build is None or build.tower is None or build.is_outside else build
+
+
 def current_tower() -> TowerContext | None:
     """Returns the tower that is being built, or None outside of a replicated `model_fn`."""
     build = current_build()

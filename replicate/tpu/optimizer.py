@@ -10,7 +10,7 @@ import tensorflow as tf
 from replicate.gradients.delegating import DelegatingOptimizer
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_optimizer
-from replicate.tower.build import current_build
+from replicate.tower.build import build_of_tower
 
 v1 = tf.compat.v1
 
@@ -60,8 +60,8 @@ class CrossShardOptimizer(DelegatingOptimizer):
 
         A TowerOptimizer around this one applies the sum over towers outside of them.
         """
-        build = current_build()
-        if build is None or build.tower is None or build.tower.count == 1 or build.is_outside:
+        build = build_of_tower()
+        if build is None or build.tower is None or build.tower.count == 1:
             return self._optimizer
         if build.settings.averages_loss is None:
             build.verdicts.sums_loss |= self._reduction == v1.losses.Reduction.SUM

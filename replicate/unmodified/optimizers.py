@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import TowerBuild, current_build
+from replicate.tower.build import TowerBuild, build_of_tower
 from replicate.tower.workers import current_workers
 from replicate.unmodified.shared_patch import SharedPatch
 
@@ -41,8 +41,8 @@ def _attribute(optimizer: v1.train.Optimizer, name: str) -> Any:
 
 def _gathering_build() -> TowerBuild | None:
     """Returns the current build if it gathers gradients of several towers or workers."""
-    build = current_build()
-    if build is None or build.tower is None or build.is_outside:
+    build = build_of_tower()
+    if build is None or build.tower is None:
         return None
     is_alone = build.tower.count == 1 and current_workers() is None
     return build if build.settings.wraps_optimizers and not is_alone else None

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Variable
 from replicate.gradients.delegating import DelegatingOptimizer
-from replicate.tower.build import TowerBuild, current_build
+from replicate.tower.build import build_of_tower
 
 v1 = tf.compat.v1
 
@@ -40,7 +40,7 @@ class MovingAverageOptimizer(DelegatingOptimizer):
         super().__init__(opt, "MovingAverage")
         self._average = v1.train.ExponentialMovingAverage(average_decay, num_updates=num_updates)
         self._sequential = sequential_update
-        build = _tower_build()
+        build = build_of_tower()
         # On towers, the optimizer of one tower trains, and those of all towers know the averages.
         self._averages: list[tuple[Variable, Variable]] = build.shared(list) if build else []
 
@@ -78,7 +78,7 @@ class MovingAverageOptimizer(DelegatingOptimizer):
         Raises:
           ValueError: `minimize` or `apply_gradients` has not been called before.
         """
-        build = _tower_build()
+        build = build_of_tower()
         if build and build.tower and not build.tower.is_last and build.calls[build.tower.index]:
             return _LaterSaver(lambda: self._swapped(var_list), name=name, **kwargs)
         return v1.train.Saver(self._swapped(var_list), name=name, **kwargs)
@@ -115,12 +115,6 @@ class _LaterSaver(v1.train.Saver):
             super().build()
         else:
             super().__init__(find(), **self._settings)
-
-
-def _tower_build() -> TowerBuild | None:
-    """Returns the build of the tower that is being built."""
-    build = current_build()
-    return None if build is None or build.tower is None or build.is_outside else build
 
 
 def _named(variables: Any) -> dict[str, Any]:
