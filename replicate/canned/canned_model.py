@@ -1,6 +1,7 @@
 """Parts of canned estimators that all kinds share: heads, model_fns and the argument `devices`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -34,18 +35,26 @@ def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelF
         made = None
         if mode == ModeKeys.TRAIN:
             made = checked.make(head, features, built.logits, built)
-        return spec_of(
-            head,
-            features=features,
-            mode=mode,
-            logits=built.logits,
-            labels=labels,
-            optimizer=made,
-            trainable_variables=built.variables,
-            update_ops=built.updates,
-        )
+        with _head_scope(part):
+            return spec_of(
+                head,
+                features=features,
+                mode=mode,
+                logits=built.logits,
+                labels=labels,
+                optimizer=made,
+                trainable_variables=built.variables,
+                update_ops=built.updates,
+            )
 
     return model_fn
+
+
+def _head_scope(part: Part) -> AbstractContextManager[Any]:
+    """Returns the name scope of a part, for its head, whose tensors had names below it."""
+    outer = tf.compat.v1.get_default_graph().get_name_scope()
+    path = "/".join(filter(None, (outer, part.head_scope)))
+    return tf.compat.v1.name_scope(f"{path}/" if path else None)
 
 
 def spec_of(head: Any, **arguments: Any) -> Spec:
