@@ -133,13 +133,18 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         check = self._scaffold.ready_for_local_init_op
         if not self._target or check is None:
             return False
-        has_values = not session.first_run(check).size
+        missing = session.first_run(check)
+        has_values = missing is None or not missing.size
         return has_values and self._keeps_values
 
 
 def require_ready(session: v1.Session, uninitialized: Tensor) -> None:
-    """Raises RuntimeError if the scaffold's check names variables without a value."""
-    names = [] if uninitialized is None else list(session.run(uninitialized).ravel())
+    """Raises RuntimeError if the scaffold's check names variables without a value.
+
+    A check that is an operation, without a value, names none.
+    """
+    found = None if uninitialized is None else session.run(uninitialized)
+    names = [] if found is None else list(found.ravel())
     if names:
         shown = ", ".join(name.decode() for name in names)
         raise RuntimeError(

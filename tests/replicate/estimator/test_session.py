@@ -55,6 +55,14 @@ def test_variable_that_nothing_initialises_is_named(model):
         RestoringSessionCreator(scaffold, saver, lambda: None).create_session()
 
 
+def test_check_that_is_an_operation_names_no_variable(model):
+    variable, saver = model
+    check = v1.variables_initializer(v1.local_variables())
+    scaffold = v1.train.Scaffold(saver=saver, ready_for_local_init_op=check)
+    session = RestoringSessionCreator(scaffold, saver, lambda: None).create_session()
+    assert session.run(variable) == 1.0
+
+
 class Position:
     """An input that notes how it was started."""
 
