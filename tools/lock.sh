@@ -26,7 +26,11 @@ compile() {
 
 training=(--extra cpu --extra examples --extra contrib --extra migrate --extra dev)
 compile requirements.lock pyproject.toml "${training[@]}"
-compile requirements-pre.lock pyproject.toml "${training[@]}" --group pre
+# TensorFlow's wheels ask for another h5py on Python 3.14 than on older ones; uv reads one of them.
+compile requirements-pre.lock pyproject.toml "${training[@]}" --group pre --overrides /dev/stdin <<'END'
+h5py>=3.15.1,<3.16 ; python_version >= '3.14'
+h5py>=3.11,<3.15 ; python_version < '3.14'
+END
 compile requirements-docs.lock pyproject.toml --extra docs
 compile requirements-tf215.lock pyproject.toml --group tf215
 # Alone: it asks for the distribution `tensorflow`, whose files are those of `tensorflow-cpu`.
