@@ -5,12 +5,11 @@ its step by the model knows it for every step. Others compute it for steps that 
 """
 
 import typing
-from collections.abc import Callable
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
-from kfac.damping.rule import NAN, StepPrediction
+from kfac.damping.rule import NAN
 from kfac.protocols import OPTIONAL_STATE
 from kfac.state import CPU, Assignment, OptionalState, make_variable, read
 
@@ -19,14 +18,10 @@ v1 = tf.compat.v1
 
 @typing.final
 class ModelChange:
-    """Δq of the last step for which it is known; NaN before the first.
+    """Δq of the last step for which it is known; NaN before the first."""
 
-    It is known for every step, or only for those to be judged.
-    """
-
-    def __init__(self, dtype: DType, every_step: bool) -> None:
+    def __init__(self, dtype: DType) -> None:
         self._dtype = tf.as_dtype(dtype)
-        self._every_step = every_step
         self._variable: Variable = None
 
     def make_variables(self) -> None:
@@ -53,31 +48,14 @@ class ModelChange:
         """The variable; empty before it is made."""
         return [] if self._variable is None else [self._variable]
 
-    def known(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Returns a function that returns Δq; it computes anew only if Δq is not known anyway."""
-        if not self._every_step:
-            return compute
-        value = compute()
-        return lambda: value
+    def kept(self, is_known: Tensor, value: Tensor) -> list[Assignment]:
+        """Returns the assignment that keeps Δq of a step, where it is known.
 
-    def kept(
-        self,
-        is_made: Tensor,
-        prediction: StepPrediction | None,
-        model_change: Callable[[], Tensor],
-    ) -> list[Assignment]:
-        """Returns the assignment that keeps Δq of a step, or nothing if there is none to keep.
-
-        `is_made`, bool [], is false for a step that changes nothing. The prediction is None if
-        steps are never judged. `model_change` is what `known` returned.
+        Args:
+          is_known: bool [], false for a step that is not made, or not judged.
+          value: Δq, shape [].
         """
-        if self._every_step:
-            condition, value = is_made, model_change()
-        elif prediction is not None:
-            condition, value = prediction.due, prediction.model_change
-        else:
-            return []
         old = read(self.variable)
         with v1.device(CPU):
-            new = tf.where(condition, tf.cast(value, old.dtype), old)
+            new = tf.where(is_known, tf.cast(value, old.dtype), old)
         return [Assignment(self.variable, new)]

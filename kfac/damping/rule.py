@@ -1,27 +1,34 @@
-"""The damping λ, and what the optimizer asks of any rule for it.
+"""The damping λ, as it is given or as another rule has it, and what rules judge steps by.
 
-A rule says what λ is now, and may judge steps. Here is also the plain one, by which λ is what it is
-given as; the other is in `kfac.damping.adaptation`. Called by the optimizer.
+A rule says what λ is now. Here is the plain one, by which λ is what it is given as; the other,
+which also judges steps, is in `kfac.damping.adaptation`. Called by the optimizer.
 """
 
 import abc
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-import tensorflow as tf
-
-from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.linalg import tensor_ops
+from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.schedules import current
-from kfac.state import Assignment, group
-
-v1 = tf.compat.v1
+from kfac.state import Assignment
 
 NAN = float("nan")
 
 PhaseSeconds: TypeAlias = Callable[[], Mapping[str, Tensor]]
 """A function that returns how long each phase of a step took when it last ran, in seconds."""
+
+
+class BeforeStep(NamedTuple):
+    """What a run does before its step.
+
+    Attributes:
+      done: An op that completes what the step before left open. Every step waits for it.
+      inverse_damping: λ as inverses use it in this run, shape []; None means as it is read.
+    """
+
+    done: Operation
+    inverse_damping: Tensor | None = None
 
 
 class StepPrediction(NamedTuple):
@@ -62,21 +69,6 @@ class DampingRule(abc.ABC):
         """ρ of the last step that was judged; NaN if there is none."""
 
     @property
-    def adapts(self) -> bool:
-        """True if λ adapts, and so steps are judged."""
-        return False
-
-    @property
-    def calibrates(self) -> bool:
-        """True if λ is made relative to the mean curvature, and so depends on the averages."""
-        return False
-
-    @property
-    def may_reject(self) -> bool:
-        """True if a step may be taken back."""
-        return False
-
-    @property
     def variables(self) -> list[Variable]:
         """The rule's state."""
         return []
@@ -86,53 +78,9 @@ class DampingRule(abc.ABC):
         """Values to show, by name."""
         return {"damping": self.read()}
 
-    @abc.abstractmethod
-    def make_variables(self) -> None:
-        """Makes `variables`, once."""
-
     def read(self) -> Scalar:
         """Returns λ now, that is, after the active control dependencies."""
         return current(self.damping)
-
-    def read_for_inverses(self) -> Scalar:
-        """Returns λ as inverses use it, after the active control dependencies."""
-        return self.read()
-
-    def before_step(
-        self, counter: Tensor, mean_curvature: Callable[[], Tensor], seconds: PhaseSeconds
-    ) -> Operation:
-        """Returns an op that completes what the step before left open.
-
-        `counter`, int64 [], counts the steps made so far; `mean_curvature` returns the mean
-        eigenvalue of M − λI, shape []. The seconds are for the log.
-        """
-        del counter, mean_curvature, seconds
-        return group()
-
-    def check_variables(self, variables: Sequence[Variable]) -> None:
-        """Checks that the model's variables are of a kind that the rule can work with.
-
-        Raises:
-          ValueError: They are not.
-        """
-        del variables
-
-    def predict(
-        self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
-    ) -> StepPrediction | None:
-        """Returns what must be known before the step is made; None if steps are not judged.
-
-        `counter`, int64 [], counts the steps made so far. `accepted`, bool [], is true if the step
-        is finite, and so is made. `model_change` returns Δq, shape []. `dtype` is that of the
-        computation.
-        """
-        del counter, accepted, model_change, dtype
-        return None
-
-    def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
-        """Judges a step by its prediction, after the active control dependencies."""
-        del prediction, seconds
-        return Verdict([], None)
 
 
 @typing.final
@@ -148,12 +96,3 @@ class GivenDamping(DampingRule):
     def damping(self) -> Scalar:
         """λ as it was given."""
         return current(self._damping)
-
-    def make_variables(self) -> None:
-        """Does nothing: there are none."""
-
-
-def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:
-    """Returns the damping of M now, a multiple of λ: a number if both are, else float64 []."""
-    factor, damping = tensor_ops.known_or_scalars([multiple, rule.read_for_inverses()], tf.float64)
-    return factor * damping
