@@ -22,7 +22,7 @@ from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, V
 from kfac.arguments import check_excluded, check_names, names_of
 from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
-from kfac.curvature.faster_gradients import faster_gradients
+from kfac.curvature.gradients import faster_gradients
 from kfac.damping.adaptation import AdaptedDamping, make_damping_rule
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import NAN

@@ -40,6 +40,7 @@ _BESIDE = {
     "FisherEstimator._make_factors": _ONCE,
     "FisherEstimator.make_vars": _ONCE,
     "LayerCollection.check_registration": _ONCE,
+    "KfacOptimizer._make_velocities": _ONCE,
     "make_variable": _ONCE,
     "summarize": "(report of health)",
 }

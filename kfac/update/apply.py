@@ -42,12 +42,6 @@ class Update(NamedTuple):
     before: Sequence[Assignment] = ()
     kept_change: Sequence[Assignment] = ()
 
-    @property
-    def needed(self) -> list[Tensor]:
-        """Tensors that must be known before the weights change."""
-        judged = [] if self.prediction is None else list(self.prediction)
-        return [*judged, *(value for _, value in [*self.before, *self.kept_change])]
-
 
 def update_if_finite(
     step: Step, inputs: StepInputs, velocities: Sequence[Variable], makes_step: Tensor | bool

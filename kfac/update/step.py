@@ -38,9 +38,9 @@ from kfac.state import (
     CPU,
     Addition,
     Assignment,
+    Gate,
     assign_all,
     group,
-    known_after,
     make_counter,
     read,
     run_if,
@@ -140,7 +140,9 @@ class KfacStep:
                 # TensorFlow counts each run as a global step; so not where a run may make none.
                 counted, own = (global_step, None) if due.step is True else (None, global_step)
                 judge = functools.partial(self._judge, update, due, start, own)
-                with v1.control_dependencies([*update.needed, start]):
+                judged = update.prediction or ()
+                kept = [value for _, value in (*update.before, *update.kept_change)]
+                with v1.control_dependencies([*judged, *kept, start]):
                     descent = DescentThen(self.name, judge)
                     return descent.subtract(update.changes, variables, counted, name)
 
@@ -221,12 +223,18 @@ class KfacStep:
                 each = due.spread.due(number, len(shares))
                 with v1.device(CPU):
                     each = each if due.step is True else tf.logical_and(due.step, each)
-                    each = tf.logical_and(each, known_after(tf.reduce_any(each), averages))
+                    each = tf.logical_and(
+                        each, Gate(tf.reduce_any(each), "known_after").known_after(averages)
+                    )
                 return [estimator.make_inv_update_op_by_shares(each, shares)]
             if due.inverses is True:
                 with v1.control_dependencies(folded):
                     return [estimator.make_inv_update_op()]
-            return [estimator.make_inv_update_op(known_after(due.inverses, averages))]
+            return [
+                estimator.make_inv_update_op(
+                    Gate(due.inverses, "known_after").known_after(averages)
+                )
+            ]
 
     @property
     def _reads_averages(self) -> bool:
