@@ -209,22 +209,6 @@ def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
     return group(*done, name=name)
 
 
-def assign_if(
-    condition: Tensor | bool,
-    compute: Callable[[], Sequence[Change]],
-    finish: Callable[[Operation], Operation] = lambda done: done,
-) -> Operation:
-    """Returns an op that makes the changes that `compute` returns, if a condition holds.
-
-    Args:
-      condition: bool []. A Python True means always and builds no branch.
-      compute: Called once, perhaps inside a branch, so it must not make variables. It changes
-        variables of `make_variable` only.
-      finish: Called once, likewise, with the op that makes the changes; returns one that follows.
-    """
-    return run_if(condition, lambda: finish(assign_all(compute())))
-
-
 def run_if(condition: "Tensor | Gate | bool", make_op: Callable[[], Operation]) -> Operation:
     """Returns an op that runs another only when it is wanted.
 

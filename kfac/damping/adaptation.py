@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded
-from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import (
     NAN,
     BeforeStep,
     DampingRule,
     GivenDamping,
+    ModelChange,
     PhaseSeconds,
     StepPrediction,
     Verdict,

@@ -31,10 +31,10 @@ from kfac.state import (
     Gate,
     OptionalState,
     assign_all,
-    assign_if,
     group,
     make_variable,
     read,
+    run_if,
 )
 
 v1 = tf.compat.v1
@@ -156,10 +156,11 @@ class DelayedInverses:
             is_old_enough = tf.logical_and(number >= 0, step - number >= delay)
             uses = tf.logical_and(is_old_enough, makes_step)
             waits = tf.logical_and(number > 0, tf.logical_not(uses))
-        taken = assign_if(Gate(takes, "known_after").known_after(averages), self._snapshot.taken)
+        takes = Gate(takes, "known_after").known_after(averages)
+        taken = run_if(takes, lambda: assign_all(self._snapshot.taken()))
         with v1.control_dependencies([taken]):
             requested = self._background.request(number, waits)
-            used = assign_if(uses, lambda: self._inverses(number))
+            used = run_if(uses, lambda: assign_all(self._inverses(number)))
         with v1.control_dependencies([used]), v1.device(CPU):
             left = tf.where(uses, tf.constant(_NONE, tf.int64), number)
             return group(requested, used, assign_all([Assignment(self._taken_at, left)]))

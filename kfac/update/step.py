@@ -25,8 +25,7 @@ import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.adaptation import AdaptedDamping
-from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import BeforeStep, DampingRule, Verdict
+from kfac.damping.rule import BeforeStep, DampingRule, ModelChange, Verdict
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple

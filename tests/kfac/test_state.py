@@ -63,7 +63,7 @@ def test_additions_and_what_follows_the_work(graph, session):
         with v1.control_dependencies([done]):
             return state.assign_all([state.Addition(finished, tf.constant(1, tf.int64))])
 
-    op = state.assign_if(due, compute, finish)
+    op = state.run_if(due, lambda: finish(state.assign_all(compute())))
     always = state.assign_all([state.Addition(runs, tf.constant(1, tf.int64))])
     session.run(v1.global_variables_initializer())
     for is_due in (True, False, True):
@@ -80,7 +80,9 @@ def test_branch_reads_after_the_control_dependencies(graph, session, use_resourc
     with v1.control_dependencies([slow]):
         first = state.assign_all([state.Assignment(source, state.read(source) + 1)])
     with v1.control_dependencies([first]):
-        op = state.assign_if(due, lambda: [state.Assignment(target, state.read(source))])
+        op = state.run_if(
+            due, lambda: state.assign_all([state.Assignment(target, state.read(source))])
+        )
     session.run(v1.global_variables_initializer())
     for expected in (1, 2, 3):
         session.run(op)
