@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor, Variable
 from kfac.curvature.shared_work import batch_moments
-from kfac.fisher_factors.base import FisherFactor, Substitutes
-from kfac.fisher_factors.moment import Moment
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read

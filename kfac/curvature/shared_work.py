@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor
-from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.fisher_factors.inverses import compute_in_turn, refresh_in_turn
-from kfac.fisher_factors.moment import Moment
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.state import Change, assign_all, group
 from kfac.workers import current_workers, owners, summed

@@ -12,8 +12,7 @@ from kfac._types import DType, Tensor, Variable
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import DampingRule, StepPrediction
 from kfac.linalg import vectors
-from kfac.linalg.finite_steps import is_finite_step
-from kfac.linalg.vectors import Vector
+from kfac.linalg.vectors import Vector, is_finite_step
 from kfac.state import Assignment, read
 from kfac.update.momentum import Step, StepInputs
 

@@ -16,7 +16,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.retries import RARE_PATHS
+from kfac.linalg.damped_matrix import RARE_PATHS
 from kfac.update.readings import FactorNumbers, numbers_of, total_of
 
 v1 = tf.compat.v1

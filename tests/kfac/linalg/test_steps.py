@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.diagonal_power import damped_diagonal_power
-from kfac.linalg.finite_steps import is_finite_step
-from kfac.linalg.packing import make_packing
+from kfac.linalg.linear_operator import damped_diagonal_power
+from kfac.linalg.vectors import is_finite_step, make_packing
 
 v1 = tf.compat.v1
 
