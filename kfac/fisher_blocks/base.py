@@ -83,6 +83,7 @@ class FisherBlock(abc.ABC):
       params: The layer's parameter, or a tuple of its parameters.
       name: Name of the first parameter; used for variables and messages.
       factor_maker: The layer collection, which makes and shares factors.
+      inputs: The layer's input in each tower.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -98,18 +99,13 @@ class FisherBlock(abc.ABC):
         self.params: Parameters = tuple(params) if isinstance(params, list) else params
         self.name: str = name_of(as_tuple(params)[0])
         self.factor_maker = layer_collection
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self.inputs: tuple[Any, ...] = ()
+        self._outputs: tuple[Any, ...] = ()
 
     @property
     def has_bias(self) -> bool:
         """True if the parameters are a tuple, such as (weight, bias)."""
         return isinstance(self.params, (tuple, list))
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The layer's input in each tower."""
-        return tuple(self._inputs)
 
     @property
     def num_registered_towers(self) -> int:
@@ -123,13 +119,12 @@ class FisherBlock(abc.ABC):
 
     def register_additional_tower(self, inputs: Any, outputs: Any) -> None:
         """Adds one tower's input of the layer, and its output, before the non-linearity."""
-        self._inputs.append(inputs)
-        self._outputs.append(outputs)
+        self.inputs += (inputs,)
+        self._outputs += (outputs,)
 
     def remove_last_tower(self) -> None:
         """Undoes the last `register_additional_tower`."""
-        self._inputs.pop()
-        self._outputs.pop()
+        self.inputs, self._outputs = self.inputs[:-1], self._outputs[:-1]
 
     def tensors_to_compute_grads(self) -> tuple[Tensor, ...]:
         """Returns the tensors whose gradients the statistics need, tower after tower."""

@@ -173,7 +173,7 @@ def diagonal(matrix: Tensor) -> Tensor:
 
 def trace(matrix: Tensor) -> Tensor:
     """Returns the trace [...] of matrices [..., n, n]."""
-    return tf.reduce_sum(diagonal(matrix), axis=-1)
+    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=matrix), axis=-1)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
