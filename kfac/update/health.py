@@ -19,7 +19,7 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.matrix import MatrixFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
-from kfac.linalg.retries import RARE_PATHS
+from kfac.linalg.damped_matrix import RARE_PATHS
 from kfac.linalg.shared import Reading, shared
 from kfac.state import read
 
