@@ -73,6 +73,7 @@ ROWS = [
         for row in (
             *same(f"tf.python.ops.{module}", _CELLS, (*_CELL_NAMES, "LayerRNNCell")),
             Row(f"tf.python.ops.{module}._LayerRNNCell", f"{_CELLS}.LayerRNNCell"),
+            Row(f"tf.python.ops.{module}._like_rnncell", f"{_CELLS}.checks.is_cell"),
         )
     ),
     *modules_of(
