@@ -46,6 +46,20 @@ class _Compat(types.ModuleType):
         return getattr(importlib.import_module("tensorflow").compat.v1.compat, name)
 
 
+class _Nn(types.ModuleType):
+    """`tf.nn` as a program of TensorFlow 1 sees it: its rnn_cell is that of the table."""
+
+    def __init__(self) -> None:
+        super().__init__("tensorflow.nn")
+        self.rnn_cell = old_module("tf.nn.rnn_cell", _API)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("tensorflow").compat.v1.nn, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module("tensorflow").compat.v1.nn)
+
+
 class TensorFlow1(types.ModuleType):
     """TensorFlow as programs of TensorFlow 1 see it."""
 
@@ -56,6 +70,7 @@ class TensorFlow1(types.ModuleType):
         self.estimator = old_module(ESTIMATOR, _API)
         self.contrib = old_module(CONTRIB, _API)
         self.examples = old_module("tf.examples", _API)
+        self.nn = _Nn()
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module("tensorflow")

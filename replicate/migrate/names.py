@@ -30,6 +30,7 @@ _ESTIMATOR_OF_V2 = re.compile(
     r"(tensorflow(\.compat\.v1)*\.compat\.v2|tensorflow_estimator)\.estimator\b"
 )
 _PYTHON_ESTIMATOR = re.compile(r"tf\.python\.estimator\b")
+_PARTLY_OLD = ("tf.nn",)  # Packages that TensorFlow still has, and of which few names are old.
 _UNKNOWN = "It has no counterpart here."
 
 
@@ -94,7 +95,11 @@ def _public(path: str) -> str:
 def is_old_package(path: str) -> bool:
     """Returns True for a package whose names stand in the table, one by one."""
     row = _row(path)
-    if f"{path}.".startswith("tf.python.") or (row is not None and row.new is not None):
+    if (
+        f"{path}.".startswith("tf.python.")
+        or path == "tf.nn"
+        or (row is not None and row.new is not None)
+    ):
         return False
     private = path.removeprefix(f"{PRIVATE}.")
     is_private = PRIVATE.startswith(f"{path}.") or path == PRIVATE or private in PRIVATE_MODULES

@@ -36,9 +36,14 @@ def test_programs_switch_and_modules_do_not(text, is_program):
 
 
 @pytest.mark.parametrize(
-    "use", ["tf.layers.dense", "tf.keras.Model", "tf.nn.rnn_cell.GRUCell", "tf.contrib.slim.conv2d"]
+    "use", ["tf.nn.rnn_cell.GRUCell", "tf.contrib.rnn.NASCell", "tf.contrib.seq2seq.tile_batch"]
 )
-def test_layers_and_cells_need_legacy_keras(use):
+def test_cells_need_no_keras(use):
+    assert needs(main=f"{MAIN}x = {use}") == (True, False)
+
+
+@pytest.mark.parametrize("use", ["tf.layers.dense", "tf.keras.Model", "tf.contrib.slim.conv2d"])
+def test_layers_need_legacy_keras(use):
     assert needs(main=f"{MAIN}x = {use}") == (True, True)
     chosen = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = {use}"
     assert needs(main=chosen) == (True, False)

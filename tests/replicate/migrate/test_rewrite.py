@@ -90,6 +90,15 @@ IMPORTS = [
     ("import numpy as np\nimport tensorflow.compat.v1 as tf", "tf.nn.relu"),
     ("from tensorflow.contrib.kfac.python.ops import optimizer as o", "o.KfacOptimizer"),
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
+    ("from tensorflow.nn import rnn_cell", "rnn_cell.GRUCell(2)"),
+    ("from replicate.compat import cells as rnn_cell", "rnn_cell.GRUCell(2)"),
+    ("from tensorflow.contrib.rnn import LSTMCell as Cell", "Cell(2)"),
+    ("from replicate.compat.cells import LSTMCell as Cell", "Cell(2)"),
+    ("import tensorflow as tf", "tf.nn.rnn_cell.GRUCell(2), tf.nn.relu"),
+    (
+        "import tensorflow.compat.v1 as tf\nfrom replicate.compat.cells import GRUCell",
+        "GRUCell(2), tf.nn.relu",
+    ),
     ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
     ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
@@ -241,7 +250,7 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        ("tf.contrib.cudnn_rnn.CudnnLSTM(1)", "tf.contrib.cudnn_rnn.CudnnLSTM", "no counterpart"),
+        ("tf.contrib.cudnn_rnn.CudnnLSTM(1)", "tf.contrib.cudnn_rnn.CudnnLSTM", "LSTMCell"),
         ("from tensorflow.contrib.gan import x", "tf.contrib.gan.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",

@@ -1,7 +1,7 @@
 """tf.contrib.seq2seq: losses, helpers, attention and decoders of models from sequence to sequence.
 
-Cells and layers are those of tf.nn.rnn_cell and tf.layers, which need tf-keras. Variables have the
-names and shapes of TensorFlow 1.15.
+Cells and layers are those of tf.nn.rnn_cell and tf.layers. Variables have the names and shapes of
+TensorFlow 1.15.
 """
 
 from replicate.compat.contrib.seq2seq.attention import (

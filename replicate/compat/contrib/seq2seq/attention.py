@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import layers
+from replicate.compat.layers.core import Dense
 
 v1 = tf.compat.v1
 
@@ -126,7 +126,7 @@ class LuongAttention(_Attention):
             name,
             memory,
             memory_sequence_length,
-            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
+            Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
             None,
             probability_fn,
             score_mask_value,
@@ -188,8 +188,8 @@ class BahdanauAttention(_Attention):
             name,
             memory,
             memory_sequence_length,
-            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
-            layers.Dense(num_units, name="query_layer", use_bias=False, dtype=kind),
+            Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
+            Dense(num_units, name="query_layer", use_bias=False, dtype=kind),
             probability_fn,
             score_mask_value,
             custom_key_value_fn,
