@@ -30,14 +30,15 @@ towers = []
 def model_fn(features, labels, mode, params):
     towers.append(tf.get_default_graph().get_name_scope())
     zeros = tf.zeros_initializer()
-    loss = tf.reduce_mean(tf.layers.dense(features, 1, use_bias=False, kernel_initializer=zeros))
+    outputs = tf.layers.dense(features, 1, use_bias=False, kernel_initializer=zeros)
+    loss = tf.reduce_mean(1.0 * tf.expand_dims(outputs, axis=[-1]))
     optimizer = tf.train.GradientDescentOptimizer(params.rate)
     train_op = optimizer.minimize(loss, tf.train.get_global_step())
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
 def input_fn():
-    data = tf.data.Dataset.from_tensors(np.float32([[1], [2], [3]]))
+    data = tf.data.Dataset.from_tensors(np.float32([[1], [2], [3]] * 2))
     return data.make_one_shot_iterator().get_next()
 
 

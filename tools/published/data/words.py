@@ -1,0 +1,94 @@
+"""Texts of made-up words: vocabularies, sentences, questions, tags."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+WORDS = tuple(f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst")
+"""120 words of three letters."""
+
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def sentences(count: int, length: int = 8, seed: int = 0) -> Iterator[list[str]]:
+    """Yields sentences of words."""
+    numbers = random.Random(seed)  # noqa: S311
+    for _ in range(count):
+        yield [numbers.choice(WORDS) for _ in range(length)]
+
+
+def write_lines(path: Path, lines: Iterator[str] | list[str]) -> None:
+    """Writes lines into a file, and makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def bert(folder: Path, **settings: object) -> None:
+    """Writes `vocab.txt` and `bert.json` of a model without dropout, with other settings given."""
+    pieces = [f"##{letter}" for letter in _LETTERS]
+    write_lines(folder / "vocab.txt", [*_SPECIAL, *WORDS, *_LETTERS, *pieces, ".", "?", ","])
+    config = {
+        "vocab_size": len(_SPECIAL) + len(WORDS) + 2 * len(_LETTERS) + 3,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": 64,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+        **settings,
+    }
+    (folder / "bert.json").write_text(json.dumps(config))
+
+
+def cola(folder: Path) -> None:
+    """Writes what `bert` writes, and sentences with labels in the files of CoLA."""
+    bert(folder)
+    for name, count in (("train", 16), ("dev", 4)):
+        rows = [f"x\t{n % 2}\t\t{' '.join(each)}" for n, each in enumerate(sentences(count))]
+        write_lines(folder / f"{name}.tsv", rows)
+    rows = [f"{n}\t{' '.join(each)}" for n, each in enumerate(sentences(4))]
+    write_lines(folder / "test.tsv", ["index\tsentence", *rows])
+
+
+def squad(folder: Path) -> None:
+    """Writes what `bert` writes, and questions with answers in the form of SQuAD."""
+    bert(folder)
+    paragraphs = []
+    for number, each in enumerate(sentences(8, 12)):
+        answer = {"text": each[5], "answer_start": len(" ".join(each[:5])) + 1}
+        question = {
+            "id": str(number),
+            "question": f"{each[4]} {each[6]} ?",
+            "answers": [answer],
+            "is_impossible": False,
+        }
+        paragraphs.append({"context": " ".join(each), "qas": [question]})
+    text = json.dumps({"version": "1.1", "data": [{"title": "a", "paragraphs": paragraphs}]})
+    (folder / "squad.json").write_text(text)
+
+
+def documents(folder: Path) -> None:
+    """Writes what `bert` writes, and documents: `text.txt`, a sentence per line."""
+    bert(folder)
+    lines: list[str] = []
+    for number in range(8):
+        lines += [f"{' '.join(each)}." for each in sentences(6, seed=number)]
+        lines.append("")
+    write_lines(folder / "text.txt", lines)
+
+
+def polarity(folder: Path) -> None:
+    """Writes sentences of two kinds, `positive.txt` and `negative.txt`."""
+    write_lines(folder / "positive.txt", [" ".join(each) for each in sentences(40, seed=1)])
+    write_lines(folder / "negative.txt", [" ".join(each) for each in sentences(40, seed=2)])
+
+
+def characters(folder: Path) -> None:
+    """Writes one long text, `input.txt`."""
+    write_lines(folder / "input.txt", [" ".join(each) for each in sentences(40)])

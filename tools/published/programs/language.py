@@ -1,0 +1,137 @@
+"""Programs that learn from texts."""
+
+from tools.published.data import words
+from tools.published.program import Program
+
+_BERT = ("google-research/bert", "eedf5716ce1268e56f0a50264a88cafad334ac61")
+_BERT_FLAGS = (
+    "--vocab_file={data}/vocab.txt",
+    "--bert_config_file={data}/bert.json",
+    "--max_seq_length=16",
+)
+_CLASSIFIER = (
+    "run_classifier.py",
+    *_BERT_FLAGS,
+    "--task_name=cola",
+    "--data_dir={data}",
+    "--output_dir={out}/model",
+    "--do_train",
+    "--train_batch_size=4",
+    "--num_train_epochs=1",
+    "--learning_rate=1e-3",
+)
+_PRETRAINING_DATA = (
+    "create_pretraining_data.py",
+    "--input_file={data}/text.txt",
+    "--output_file={data}/pretraining.tfrecord",
+    "--vocab_file={data}/vocab.txt",
+    "--max_seq_length=16",
+    "--max_predictions_per_seq=3",
+    "--dupe_factor=1",
+)
+
+PROGRAMS = (
+    Program(
+        "BERT: run_classifier",
+        *_BERT,
+        "TPUEstimator, optimizer of its own",
+        (*_CLASSIFIER, "--do_eval"),
+        words.cola,
+    ),
+    Program(
+        "BERT: run_squad",
+        *_BERT,
+        "TPUEstimator, train and predict",
+        (
+            "run_squad.py",
+            *_BERT_FLAGS,
+            "--max_query_length=4",
+            "--doc_stride=4",
+            "--train_file={data}/squad.json",
+            "--predict_file={data}/squad.json",
+            "--output_dir={out}/model",
+            "--do_train",
+            "--do_predict",
+            "--train_batch_size=4",
+            "--num_train_epochs=1",
+        ),
+        words.squad,
+    ),
+    Program(
+        "BERT: run_pretraining",
+        *_BERT,
+        "TPUEstimator, `tf.contrib.data`",
+        (
+            "run_pretraining.py",
+            "--bert_config_file={data}/bert.json",
+            "--input_file={data}/pretraining.tfrecord",
+            "--output_dir={out}/model",
+            "--max_seq_length=16",
+            "--max_predictions_per_seq=3",
+            "--do_train",
+            "--do_eval",
+            "--max_eval_steps=2",
+            "--train_batch_size=4",
+            "--num_train_steps=4",
+            "--num_warmup_steps=1",
+        ),
+        words.documents,
+        first=(_PRETRAINING_DATA,),
+    ),
+    Program(
+        "BERT: extract_features",
+        *_BERT,
+        "TPUEstimator, predict, checkpoints",
+        (
+            "extract_features.py",
+            *_BERT_FLAGS,
+            "--input_file={data}/dev.tsv",
+            "--output_file={out}/features.json",
+            "--init_checkpoint={out}/model/model.ckpt-4",
+            "--layers=-1",
+        ),
+        words.cola,
+        has_estimator=False,
+        result=r'"values": \[([-\d.e]+)',
+        result_file="{out}/features.json",
+        first=(_CLASSIFIER,),
+    ),
+    Program(
+        "cnn-text-classification-tf",
+        "dennybritz/cnn-text-classification-tf",
+        "18762b459e21d9c70e5c242f8d43fc4e6db37a0d",
+        "Session, `contrib.learn.preprocessing`",
+        (
+            "train.py",
+            "--positive_data_file={data}/positive.txt",
+            "--negative_data_file={data}/negative.txt",
+            "--embedding_dim=8",
+            "--num_filters=4",
+            "--batch_size=16",
+            "--num_epochs=2",
+            "--evaluate_every=5",
+        ),
+        words.polarity,
+        has_estimator=False,
+        result=r"\bloss ([\d.e+-]+)",
+    ),
+    Program(
+        "char-rnn-tensorflow",
+        "sherjilozair/char-rnn-tensorflow",
+        "4bff62d34ba6d536f052145cd3f8f79b6fa11365",
+        "Session, `contrib.rnn`, `contrib.legacy_seq2seq`",
+        (
+            "train.py",
+            "--data_dir={data}",
+            "--save_dir={out}/save",
+            "--log_dir={out}/logs",
+            "--rnn_size=16",
+            "--seq_length=10",
+            "--batch_size=16",
+            "--num_epochs=1",
+        ),
+        words.characters,
+        has_estimator=False,
+        result=r"train_loss = ([\d.]+)",
+    ),
+)
