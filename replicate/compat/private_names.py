@@ -142,6 +142,20 @@ def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
     return checked if isinstance(checked, v1.train.Optimizer) else checked()
 
 
+_KERAS_RATES = {"Adagrad": 0.001, "Adam": 0.001, "Ftrl": 0.001, "RMSProp": 0.001, "SGD": 0.01}
+
+
+def get_optimizer_instance_v2(optimizer: Any, learning_rate: float | None = None) -> Any:
+    """Returns what `get_optimizer_instance` does; a name alone has the learning rate of Keras.
+
+    Raises:
+      ValueError: The name is unknown, or it is no optimizer.
+    """
+    if isinstance(optimizer, str) and learning_rate is None:
+        learning_rate = _KERAS_RATES.get(optimizer, 0.001)
+    return get_optimizer_instance(optimizer, learning_rate)
+
+
 class _InitializeIterator(v1.train.SessionRunHook):
     """Starts an iterator with each session."""
 

@@ -143,7 +143,7 @@ class _Rewriting:
             self._replace_import(each, "tf")
 
     def _rewrite_use(self, use: Use) -> None:
-        if self._is_moved_alias(use):
+        if self._is_moved_alias(use) or self._is_kept(use):
             return
         name = package_name_of(use, self._packages)
         if use.found is None:
@@ -189,6 +189,16 @@ class _Rewriting:
             use.node is statement.value and target in self._packages
             for target, statement in aliases.items()
         )
+
+    def _is_kept(self, use: Use) -> bool:
+        """Returns True for the use of a name that works as it did, but for some of its calls."""
+        row = use.found.row if use.found is not None else None
+        if row is None or row.kept_up_to is None or use.is_of_bound_name:
+            return False
+        call = self._source.parents.get(use.node)
+        if not isinstance(call, cst.Call) or call.func is not use.node:
+            return True
+        return sum(arg.keyword is None for arg in call.args) <= row.kept_up_to
 
     def _respell(self, node: cst.CSTNode, use: Use, new: str) -> None:
         text = self._speller.spell(new, use.meaning.origin)

@@ -43,8 +43,9 @@ _CANNED = (
     "The same arguments in the order of TensorFlow 2: pass all but the first two by keyword. "
     "Optimizers given by name have the learning rates of TensorFlow 1. `devices=` trains on "
     "towers, `optimizer=` takes `tf.compat.v1.train`, Keras and K-FAC. Shared embeddings are "
-    "trained. Operations have other names than in `tf.estimator`: a `LoggingTensorHook` of "
-    "`linear/head/truediv` does not find it, while `loss` is logged by itself."
+    "trained. The tensors that programs log and fetch have the names that they had, such as "
+    "`linear/head/truediv` and `dnn/head/predictions/probabilities`; on towers they are those of "
+    "the first one. Other operations have other names."
 )
 V1_DEFAULTS = frozenset(
     (*_CLASSIFIERS_AND_REGRESSORS, "binary_classification_head", "multi_label_head")

@@ -66,8 +66,10 @@ import os.path as path
     assert names.learn is VIEW.contrib.learn
     assert is_absent(names.CudnnLSTM)
     assert names.input_data.read_data_sets is input_data.read_data_sets
-    assert names._Head is replicate.Head
-    assert names.ops is importlib.import_module("tensorflow.python.framework.ops")
+    assert issubclass(replicate.Head, names._Head)
+    assert names.ops is VIEW.python.framework.ops
+    real = importlib.import_module("tensorflow.python.framework.ops")
+    assert names.ops.name_scope is real.name_scope
     assert names.array_ops is VIEW.python.ops.array_ops
     assert names.logging is tf.compat.v1.logging
     assert names.graph_pb2.GraphDef is tf.compat.v1.GraphDef
