@@ -61,10 +61,11 @@ def _become_python() -> None:
     elsewhere = sys.path[1:]
     sys.path[0] = home
     arguments = command_of(sys.argv[1:], json.loads(os.environ[_VARIABLE]))
+    environment = dict(os.environ)
     if home not in map(os.path.realpath, elsewhere):
-        found = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [found, home]))
-    os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
+        found = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [found, home]))
+    os.execve(sys.executable, [sys.executable, *arguments], environment)  # noqa: S606
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from replicate.compat.table import (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
     estimator,
     private,
 )
@@ -49,6 +50,7 @@ _PARTS = (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
     private,
 )
 TABLE: Mapping[str, Row] = types.MappingProxyType(
