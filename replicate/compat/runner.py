@@ -4,7 +4,7 @@ The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and
 that are named. Before TensorFlow is loaded, the runner chooses legacy Keras if tf-keras is
 installed. After that it adds `tf.estimator`, switches TensorFlow's behavior of version 2 off and
 keeps log lines from doubling (`log_lines.py`). `child.py` does the same in processes that the
-program starts by multiprocessing.
+program starts by multiprocessing, `python_command.py` in those that it starts as `python PROGRAM`.
 """
 
 import importlib
@@ -24,6 +24,7 @@ from replicate.compat.absent import OldNameError
 from replicate.compat.installation import install, install_program
 from replicate.compat.log_lines import print_lines_once
 from replicate.compat.own_files import is_own_file, is_own_module
+from replicate.compat.python_command import python_runs_programs
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
 from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
@@ -222,10 +223,11 @@ def _program_in_place(
         code = prepare(program)
         sys.argv[:] = [code.path if program.is_module else program.name, *arguments]
         lasting = program.name if program.is_module else code.path
-        os.environ[CHILD] = json.dumps(program._replace(name=lasting))
+        told = os.environ[CHILD] = json.dumps(program._replace(name=lasting)._asdict())
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         fill_main(main, code)
-        yield main, code.code
+        with python_runs_programs(CHILD, told):
+            yield main, code.code
     finally:
         sys.modules["__main__"], sys.argv[:], sys.path[:], child = earlier
         if child is None:

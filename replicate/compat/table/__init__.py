@@ -24,6 +24,7 @@ from replicate.compat.table import (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
     estimator,
     private,
     python,
@@ -55,6 +56,7 @@ _PARTS = (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
     private,
     python,
 )
