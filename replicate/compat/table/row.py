@@ -11,7 +11,7 @@ CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
 
-SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
+SLIM = "It needs tf-slim: pip install tf-slim."
 MISSING: Mapping[str, str] = types.MappingProxyType(
     {
         "tf_slim": SLIM,

@@ -166,7 +166,7 @@ def test_missing_libcst_is_one_sentence(program, capsys, monkeypatch):
         main(["train.py"])
     assert ended.value.code == ExitCode.BAD_INPUT
     told = (
-        "replicate.migrate: libcst is not installed: pip install 'replicate-model-fn[migrate]'.\n"
+        "replicate.migrate: libcst is not installed: pip install libcst.\n"
     )
     assert capsys.readouterr().err == told
 
