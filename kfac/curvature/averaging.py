@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.fisher_factors.base import FisherFactor, Substitutes
-from kfac.fisher_factors.moment import Moment
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read

@@ -20,16 +20,15 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment, moment_of_rows
-from kfac.fisher_factors.uses import checked_size, fold_uses, vector_size
-from kfac.linalg.tensor_ops import append_homogeneous
+from kfac.fisher_factors.uses import checked_size, fold_uses
+from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 
 
-def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
-    """Returns ā: rows [r, n], with a column of ones [r, n + 1] if there is a bias."""
-    return append_homogeneous(rows) if has_bias else rows
+def moment_of_rows(rows: Tensor) -> Moment:
+    """Returns XᵀX and r of rows X [r, n]."""
+    return Moment(outer_product(rows), num_rows(rows))
 
 
 @typing.final
@@ -62,10 +61,11 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
         Raises:
           ValueError: The tensors have another rank, or no static n.
         """
-        return vector_size(self.name, self._tensors) + int(self._has_bias)
+        return checked_size(self.name, self._tensors[0][0], 2) + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        rows = with_ones(fold_uses(tensors, 1), self._has_bias)
+        rows = fold_uses(tensors, 1)
+        rows = append_homogeneous(rows) if self._has_bias else rows
         return moment_of_rows(tf.cast(rows, self.dtype))
 
 
@@ -107,7 +107,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         Raises:
           ValueError: The tensors have another rank, or no static n.
         """
-        size = self._one_hot_depth or vector_size(self.name, self._tensors)
+        size = self._one_hot_depth or checked_size(self.name, self._tensors[0][0], 2)
         return size + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
@@ -164,5 +164,6 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         a, g = (tf.cast(t, self.dtype) for t in tensors)
-        total = tf.matmul(with_ones(a, self._has_bias) ** 2, g**2, transpose_a=True)
+        a = append_homogeneous(a) if self._has_bias else a
+        total = tf.matmul(a**2, g**2, transpose_a=True)
         return Moment(tf.reshape(total, [-1]), tf.shape(a)[0])

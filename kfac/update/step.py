@@ -31,8 +31,7 @@ from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
-from kfac.linalg.packing import make_packing, no_packing
-from kfac.linalg.vectors import Vector
+from kfac.linalg.vectors import Vector, make_packing, no_packing
 from kfac.state import (
     CPU,
     Addition,

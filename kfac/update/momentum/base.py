@@ -11,8 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
-from kfac.linalg.packing import Packing
-from kfac.linalg.vectors import Vector, as_dense, scalars
+from kfac.linalg.vectors import Packing, Vector, as_dense, scalars
 from kfac.state import Assignment
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg import damped_matrix
+from kfac.linalg import damped_matrix, eigendecomposition
 from kfac.linalg.inversion import LARGEST_BLOCK
 
 v1 = tf.compat.v1
@@ -18,15 +18,15 @@ class Inverter:
             self._damping = v1.placeholder(dtype, [])
             self._previous = v1.placeholder(dtype, [None, None])
             args = self._matrix, self._damping, self._previous
-            eigen = damped_matrix.eigendecompose(self._matrix)
+            eigen = eigendecomposition.eigendecompose(self._matrix)
             self._results = {
                 "inverse": damped_matrix.damped_inverse(*args),
                 "lu": damped_matrix.damped_inverse(*args, method="lu"),
                 "newton_schulz": damped_matrix.damped_inverse(*args, method="newton_schulz"),
-                "eigh": damped_matrix.damped_power(eigen, args[1], -1.0, args[2]),
+                "eigh": eigendecomposition.damped_power(eigen, args[1], -1.0, args[2]),
                 "cholesky": damped_matrix.damped_cholesky(*args),
                 "cholesky_inverse": damped_matrix.damped_cholesky_inverse(*args),
-                "power": damped_matrix.damped_power(eigen, args[1], -0.5, args[2]),
+                "power": eigendecomposition.damped_power(eigen, args[1], -0.5, args[2]),
             }
         self._session = v1.Session(graph=self._graph)
 
@@ -80,7 +80,7 @@ def test_eigenbasis(graph, session):
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
     args = tf.constant(0.3, tf.float64), tf.ones([3, 2], tf.float64)
     found, kept = session.run(
-        [damped_matrix.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
+        [eigendecomposition.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
     )
     vectors, values = found.matrix[:2], found.matrix[2]
     np.testing.assert_allclose(values, [1, 3], rtol=1e-12)

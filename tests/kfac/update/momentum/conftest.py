@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.packing import no_packing
+from kfac.linalg.vectors import no_packing
 from kfac.update.momentum import StepInputs
 
 v1 = tf.compat.v1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.packing import no_packing
+from kfac.linalg.vectors import no_packing
 from kfac.settings import KfacSettings
 from kfac.update.momentum import AdamMomentum, RegularMomentum, make_momentum
 from kfac.update.momentum.base import add_weight_decay

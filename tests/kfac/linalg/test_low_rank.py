@@ -1,55 +1,15 @@
-"""Kronecker products, products of few rows, operators, and packed symmetric matrices."""
+"""Products of few rows, and packed symmetric matrices."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg import kronecker
 from kfac.linalg.low_rank import cheaper_row_product
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 
 v1 = tf.compat.v1
 ROWS, INPUTS, OUTPUTS = 2, 12, 10
 SHAPES = {"w": [INPUTS, OUTPUTS], "b": [OUTPUTS]}
-DIAGONAL = np.array([1.0, -2.0, 3.0])
-MATRIX = np.arange(9.0).reshape(3, 3)
-
-
-@pytest.mark.parametrize(
-    ("means", "expected"),
-    [
-        ((8.0, 2.0), (2.0, 0.5)),
-        ((1e-30, 1e-30), (1.0, 1.0)),  # It does not underflow.
-        ((0.0, 1.0), (1.0, 1.0)),
-        ((1.0, 0.0), (1.0, 1.0)),
-        ((0.0, 0.0), (1.0, 1.0)),
-    ],
-)
-def test_balance_is_the_root_of_the_ratio_of_means(graph, means, expected, evaluate):
-    result = evaluate(kronecker.balance(*map(tf.constant, means)))
-    np.testing.assert_allclose(result, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("shape", "of_bias"),
-    [((5, 3), None), ((2, 3, 4, 3), (3,)), ((4, 2, 3), (2, 3))],
-    ids=["dense", "convolution", "several axes of outputs"],
-)
-@pytest.mark.parametrize("is_known", [True, False])
-def test_parameters_to_matrix_and_back(graph, session, shape, of_bias, is_known):
-    """The bias tells how many axes of the weight are outputs."""
-    arrays = [np.random.RandomState(0).randn(*of) for of in (shape, of_bias) if of]
-    given = [v1.placeholder(tf.float64, x.shape if is_known else [None] * x.ndim) for x in arrays]
-    params = tuple(given) if of_bias else given[0]
-    matrix = kronecker.layer_params_to_mat2d(params)
-    back = kronecker.mat2d_to_layer_params(params, matrix)
-    feed = dict(zip(given, arrays, strict=True))
-    found, back = session.run([matrix, tf.nest.flatten(back)], feed)
-    outputs = int(np.prod(of_bias or shape[-1:]))
-    expected = np.vstack([array.reshape(-1, outputs) for array in arrays])
-    np.testing.assert_array_equal(found, expected)
-    for one, other in zip(back, arrays, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def dense_layer(rows=ROWS, bias_add=False):
