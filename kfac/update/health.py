@@ -192,8 +192,8 @@ def numbers_of(factor: FisherFactor) -> FactorNumbers:
             is_matrix = isinstance(factor, MatrixFactor)
             matrix = factor.source if is_matrix else factor.get_cov_as_linear_operator().to_dense()
         variables = tuple(slot.variables for slot in slots)
-        average, *kept = _numbers(factor.trace, weight, matrix, variables)
-        return FactorNumbers(*average, tuple(SlotNumbers(*each) for each in kept))
+        (trace, number, norm), *kept = _numbers(factor.trace, weight, matrix, variables)
+        return FactorNumbers(trace, number, norm, tuple(SlotNumbers(*each) for each in kept))
 
 
 @shared
