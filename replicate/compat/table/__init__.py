@@ -22,6 +22,7 @@ from replicate.compat.table import (
     contrib_sequence,
     contrib_slim,
     estimator,
+    layers,
     private,
 )
 from replicate.compat.table.estimator import V1_DEFAULTS
@@ -49,6 +50,7 @@ _PARTS = (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    layers,
     private,
 )
 TABLE: Mapping[str, Row] = types.MappingProxyType(
