@@ -33,6 +33,7 @@ VERSION = "1.15.5"
 """The version that programs find: the last TensorFlow 1."""
 
 _API = "replicate.v1"
+_LAYERS = "replicate.compat.layers"
 _SLIM = "tf_slim"
 _PARTS = ("core", "lite", "tools", "tsl")
 TF2 = (
@@ -84,6 +85,8 @@ class TensorFlow1(types.ModuleType):
         real = importlib.import_module("tensorflow")
         if name == "python":
             return _overlay("tf.python")
+        if name == "layers":
+            return importlib.import_module(_LAYERS)
         if name.startswith("__"):
             return getattr(real, name)
         if _is_changed(f"tf.{name}"):
@@ -98,7 +101,7 @@ class TensorFlow1(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         names = dir(importlib.import_module("tensorflow").compat.v1)
-        return sorted({*names, "compat", "contrib", "estimator"})
+        return sorted({*names, "compat", "contrib", "estimator", "layers"})
 
 
 class _Overlay(types.ModuleType):

@@ -2,7 +2,7 @@
 
 A program, as opposed to a module that it imports, calls `tf.disable_v2_behavior()`: graph mode,
 reference variables and shapes are then those of TensorFlow 1. If it or a module of its own uses
-layers of Keras, it also chooses legacy Keras, before TensorFlow is imported.
+Keras, it also chooses legacy Keras, before TensorFlow is imported.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from replicate.migrate.names import place_of
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.uses import Module
 
-_KERAS = re.compile(r"tf\.(keras|layers|contrib\.(keras|layers|slim))\b")
+_KERAS = re.compile(r"tf\.(keras|contrib\.keras)\b")
 _SWITCH = "disable_v2_behavior"
 _CHOICE = "TF_USE_LEGACY_KERAS"
 _IMPORT = "import tensorflow.compat.v1 as tf"

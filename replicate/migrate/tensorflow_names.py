@@ -17,7 +17,7 @@ _V2 = (
 )
 _GONE = "TensorFlow {version} has no tf.compat.v1.{rest}."
 _NO_MODULE = "TensorFlow {version} has no {name}."
-_LAZY = ("tf.keras", "tf.layers")  # Keras 3 hides them, legacy Keras has them.
+_LAZY = ("tf.keras",)  # Keras 3 hides names of it, legacy Keras has them.
 _REAL = ("compiler", "core", "lite", "python", "tools")
 
 

@@ -26,6 +26,7 @@ from replicate.compat.table import (
     contrib_slim,
     contrib_tools,
     estimator,
+    layers,
     private,
     python,
 )
@@ -57,6 +58,7 @@ _PARTS = (
     contrib_sequence,
     contrib_slim,
     contrib_tools,
+    layers,
     private,
     python,
 )

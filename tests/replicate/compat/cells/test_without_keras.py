@@ -64,7 +64,7 @@ decoder/attention_wrapper/attention_layer/kernel
 
 def test_cells_run_without_keras(tmp_path):
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
-    ended = subprocess.run(
+    ended = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-c", LAUNCH],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
