@@ -11,7 +11,7 @@ import libcst as cst
 
 from replicate.migrate.bindings import Imported
 from replicate.migrate.import_statements import ImportEdits
-from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of
+from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
@@ -118,6 +118,10 @@ class _Rewriting:
         elif name.fate is Fate.ENDS:
             self._imports.drop(statement, part)
         else:
+            view = view_of(name.path)
+            if view is not None:
+                new = self._speller.import_as(statement, view, bound)
+                self._imports.replace(statement, part, new)
             self._leave(part, name.path, _SCATTERED)
 
     def _replace_import(self, each: Imported, new: str) -> None:

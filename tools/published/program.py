@@ -23,9 +23,10 @@ class Program:
         the data, `{out}` for an empty folder, `{source}` for the folder of the program.
       data: Makes the data in a folder, in less than a second.
       has_estimator: True if it trains an Estimator, and so can train on several towers.
-      result: Pattern of a number in what it prints that tells what it learnt.
+      result: Pattern of a number in what it and the commands before it print: what it learnt.
       result_file: File in whose text the number is instead.
       folder: Folder in the repository that it is started in.
+      rewritten: Folder in the repository with its modules; "" for that which it is started in.
       first: Commands that run before it, written as `arguments`.
       settings: Pieces of its files, which have no flag for it, and what stands there instead.
       beside: Other repositories that it needs: name, commit, and the folder that they are put into.
@@ -44,6 +45,7 @@ class Program:
     result: str = ESTIMATOR_LOSS
     result_file: str = ""
     folder: str = "."
+    rewritten: str = ""
     first: tuple[tuple[str, ...], ...] = ()
     settings: tuple[tuple[str, str, str], ...] = ()
     beside: tuple[tuple[str, str, str], ...] = ()
@@ -78,5 +80,5 @@ def set_up(program: Program, source: Path, places: Mapping[str, str]) -> None:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
         if old not in text:
             raise ValueError(f"{program.name}: {name} has no {old!r}.")
-        new = filled(new, places)
-        path.write_bytes(text.replace(old, new).encode("utf-8", "surrogateescape"))
+        text = text.replace(old, filled(new, places))
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))

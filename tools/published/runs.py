@@ -96,7 +96,8 @@ class Runner:
         output = ""
         commands = [_begin(way, self.python, each) for each in (*program.first, program.arguments)]
         if way is Way.REWRITTEN:
-            rewrite = ["-m", "replicate.migrate", "--write", places["source"]]
+            modules = source / (program.rewritten or program.folder)
+            rewrite = ["-m", "replicate.migrate", "--write", str(modules)]
             done = self._ended([self.python, *rewrite], Path(places["out"]), environment)
             if done[0] not in (0, 4):  # 4: something is left to do by hand.
                 return Run((), _stopper(*done, places), time.monotonic() - start, done[1])
@@ -106,6 +107,7 @@ class Runner:
             output += told
             if code != 0:
                 return Run((), _stopper(code, told, places), time.monotonic() - start, output)
+        told = output
         if program.result_file:
             told = Path(filled(program.result_file, places)).read_text(errors="replace")
         results = tuple(map(float, re.findall(program.result, told, re.MULTILINE | re.IGNORECASE)))

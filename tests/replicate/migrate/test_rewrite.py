@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from replicate.compat.absent import OldNameError
 from replicate.migrate.rewrite import changes_of, keyword_edits
 from replicate.migrate.source import Source
 from replicate.migrate.uses import Module
@@ -304,8 +305,23 @@ def test_what_cannot_be_rewritten_is_told(text, name, advice):
 def test_name_that_may_be_something_else_is_told_and_stays():
     text = "import tensorflow as tf\nd = tf.contrib.data\nd = f(d)\nd.TFRecordDataset\n"
     new, left = rewritten(text)
-    assert new == text.replace("tensorflow", "tensorflow.compat.v1")
+    view = "from replicate.compat.tf_contrib import data as d"
+    assert new == text.replace("tensorflow", "tensorflow.compat.v1").replace(
+        "d = tf.contrib.data", view
+    )
     assert left[0][0] == "tf.contrib.data"
     assert left[-1][0] == "tf.contrib.data.TFRecordDataset"
     new = "replicate.compat.contrib.data.TFRecordDataset"
     assert f"bound in several ways here. Write {new}" in left[-1][1]
+
+
+def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
+    new, left = rewritten(
+        "from tensorflow.contrib import rnn as r\nf(lambda: r.nothing())\nr.static_rnn\n"
+    )
+    assert {name for name, _ in left} == {"tf.contrib.rnn", "tf.contrib.rnn.nothing"}
+    assert new.startswith("from replicate.compat.tf_contrib import rnn as r\n")
+    found = []
+    exec(new, {"f": found.append})
+    with pytest.raises(OldNameError, match=r"^tf.contrib.rnn.nothing cannot be used \("):
+        found[0]()

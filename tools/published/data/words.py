@@ -1,6 +1,7 @@
 """Texts of made-up words: vocabularies, sentences, questions, tags."""
 
 import json
+import pickle  # noqa: TID251 - programs read it
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ WORDS = tuple(f"{a}{b}{c}" for a in "bdfglm" for b in "aeiou" for c in "nrst")
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def nothing(folder: Path) -> None:
+    """Writes nothing, for a program that has its data."""
 
 
 def sentences(count: int, length: int = 8, seed: int = 0) -> Iterator[list[str]]:
@@ -92,3 +97,32 @@ def polarity(folder: Path) -> None:
 def characters(folder: Path) -> None:
     """Writes one long text, `input.txt`."""
     write_lines(folder / "input.txt", [" ".join(each) for each in sentences(40)])
+
+
+def tagged(folder: Path) -> None:
+    """Writes characters with tags of names, in the form of zh-NER-TF, and their numbers."""
+    folder = folder / "named"
+    for name, count in (("train_data", 24), ("test_data", 6)):
+        lines: list[str] = []
+        for each in sentences(count):
+            tags = ["B-PER", "I-PER", "O", "O", "B-LOC", "O", "B-ORG", "O"]
+            lines += [f"{word} {tag}" for word, tag in zip(each, tags, strict=True)]
+            lines.append("")
+        write_lines(folder / name, lines)
+    numbers = {"<PAD>": 0, **{word: n + 1 for n, word in enumerate(WORDS)}, "<UNK>": len(WORDS) + 1}
+    (folder / "word2id.pkl").write_bytes(pickle.dumps(numbers, protocol=2))
+
+
+def translations(folder: Path) -> None:
+    """Writes sentences in two languages, `train`, `dev` and `test`, with their vocabularies."""
+    for language, offset in (("src", 0), ("tgt", 7)):
+        for number, name in enumerate(("train", "dev", "test")):
+            lines = [" ".join(each) for each in sentences(32 if name == "train" else 8, 6, number)]
+            if offset:
+                lines = [" ".join(reversed(line.split())) for line in lines]
+            write_lines(folder / f"{name}.{language}", lines)
+        write_lines(folder / f"vocab.{language}", ["<unk>", "<s>", "</s>", *WORDS])
+    write_lines(
+        folder / "pieces",
+        ["<pad>\t0", "<unk>\t0", "<s>\t0", "</s>\t0", *(f"{w}\t0" for w in WORDS)],
+    )
