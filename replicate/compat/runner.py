@@ -25,6 +25,7 @@ from replicate.compat.installation import install, install_program
 from replicate.compat.log_lines import print_lines_once
 from replicate.compat.own_files import is_own_file, is_own_module
 from replicate.compat.python_command import python_runs_programs
+from replicate.compat.source_code import compiled
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
 from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
@@ -187,7 +188,7 @@ def _code_of(program: Program) -> _Code:
             refuse(f"there is no file {program.name!r}.")
         path = os.path.abspath(program.name)
         with open(path, "rb") as file:
-            return _Code(compile(file.read(), path, "exec", dont_inherit=True), path, "")
+            return _Code(compiled(file.read(), path), path, "")
     spec = _spec_of(program.name)
     loader = spec.loader
     code = loader.get_code(spec.name) if isinstance(loader, importlib.abc.InspectLoader) else None

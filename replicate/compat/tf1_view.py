@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import importlib.machinery
+import os
 import re
 import sys
 import types
@@ -17,8 +18,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use, is_absent
-from replicate.compat.lost_names import LOST_FROM, with_lost_names
+from replicate.compat.friends.attributes import old_attribute
+from replicate.compat.friends.files import open_file
+from replicate.compat.friends.versions import VersionText
+from replicate.compat.lost_names import LOST_FROM, view_of
 from replicate.compat.old_modules import is_old_module, old_module
+from replicate.compat.source_code import FORMAT, OLD_ATTRIBUTE, compiled
 from replicate.compat.table import (
     CHANGED_PACKAGES,
     CONTRIB,
@@ -29,8 +34,8 @@ from replicate.compat.table import (
     row_of,
 )
 
-VERSION = "1.15.5"
-"""The version that programs find: the last TensorFlow 1."""
+VERSION = VersionText("1.15.5")
+"""The version that programs find: the last TensorFlow 1. It compares as versions do."""
 
 _API = "replicate.v1"
 _LAYERS = "replicate.compat.layers"
@@ -203,7 +208,12 @@ def tensorflow1() -> TensorFlow1:
 @functools.cache
 def view_builtins() -> dict[str, Any]:
     """Returns the builtins of modules that see TensorFlow 1."""
-    return {**vars(builtins), "__import__": _import}
+    return {
+        **vars(builtins),
+        "__import__": _import,
+        "open": open_file,
+        OLD_ATTRIBUTE: old_attribute,
+    }
 
 
 def _import(
@@ -218,20 +228,26 @@ def _import(
     NumPy and some modules of Python have the names that they lost.
     """
     root, _, rest = name.partition(".")
-    if not level and root in LOST_FROM and not (rest and fromlist):
-        builtins.__import__(name, globals, locals, fromlist or (), level)
-        return with_lost_names(root)
+    if not level and root in LOST_FROM:
+        view = view_of(name)
+        if view is not None:
+            return view if not fromlist else _with_parts(_walk(view, name.split(".")[1:]), fromlist)
     if root == _SLIM and not level:
         _repair_slim()
     if level or root != "tensorflow":
         return builtins.__import__(name, globals, locals, fromlist or (), level)
     importlib.import_module("tensorflow")
     module = _module(rest) if rest else tensorflow1()
-    if not fromlist:
-        return tensorflow1()
-    for each in fromlist:
+    return _with_parts(module, fromlist) if fromlist else tensorflow1()
+
+
+def _with_parts(module: Any, names: Sequence[str]) -> Any:
+    """Returns a module after its submodules of these names were loaded.
+
+    The import statement reports any other name that is not there.
+    """
+    for each in names:
         if each != "*" and not hasattr(module, each):
-            # A submodule that is not yet loaded; the import statement reports any other name.
             _try_import(f"{module.__name__}.{each}")
     return module
 
@@ -276,9 +292,33 @@ def _try_import(name: str) -> None:
 
 
 class ViewLoader(importlib.machinery.SourceFileLoader):
-    """Loader of modules that see TensorFlow 1."""
+    """Loader of modules that see TensorFlow 1.
+
+    Their compiled code differs from Python's, and is kept in files of other names.
+    """
+
+    def source_to_code(  # type: ignore[override]  # As SourceFileLoader has it.
+        self, data: Any, path: Any, *, _optimize: int = -1
+    ) -> types.CodeType:
+        """Compiles the source of a module."""
+        del _optimize
+        return compiled(bytes(data), os.fspath(path))
+
+    def get_data(self, path: str) -> bytes:
+        """Reads a source, or compiled code."""
+        return super().get_data(_cache_of(path))
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        """Writes compiled code."""
+        super().set_data(_cache_of(path), data, _mode=_mode)
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Runs the module with the builtins of the view."""
         vars(module)["__builtins__"] = view_builtins()
         super().exec_module(module)
+
+
+def _cache_of(path: str) -> str:
+    """Returns the file of a module's compiled code in place of Python's; sources stay."""
+    start, ending = os.path.splitext(path)
+    return f"{start}.tensorflow1-{FORMAT}{ending}" if ending == ".pyc" else path

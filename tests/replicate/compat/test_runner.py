@@ -134,7 +134,7 @@ PART = """
 import tensorflow as tf
 
 def fail():
-    layer = tf.contrib.image.rotate
+    layer = tf.contrib.image.connected
     layer(tf.ones([1, 2]))
 """
 
@@ -154,7 +154,7 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path,
     assert ended.code == 2
     assert "Traceback" not in ended.err
     assert ended.err.endswith(
-        f"tf.contrib.image.rotate cannot be used ({tmp_path}/package/part.py:6). It has "
+        f"tf.contrib.image.connected cannot be used ({tmp_path}/package/part.py:6). It has "
         "no counterpart here.\n"
     )
 

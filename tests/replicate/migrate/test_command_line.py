@@ -165,9 +165,7 @@ def test_missing_libcst_is_one_sentence(program, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main(["train.py"])
     assert ended.value.code == ExitCode.BAD_INPUT
-    told = (
-        "replicate.migrate: libcst is not installed: pip install libcst.\n"
-    )
+    told = "replicate.migrate: libcst is not installed: pip install libcst.\n"
     assert capsys.readouterr().err == told
 
 
