@@ -5,20 +5,16 @@ Each stands for a part of `replicate.canned` or of the runtime.
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 import replicate
 from replicate import v1 as estimator_v1
-from replicate._types import Nest, Spec, Tensor
-from replicate.canned.canned_model import one_part_model_fn
-from replicate.canned.dnn import RATE
+from replicate._types import Tensor
 from replicate.canned.heads import Head, MultiClassHead, RegressionHead
-from replicate.canned.network import Activation, make_network
 from replicate.canned.optimizers import checked_optimizer
-from replicate.canned.part_optimizers import PartOptimizer
 
 v1 = tf.compat.v1
 SUM = v1.losses.Reduction.SUM
@@ -101,33 +97,6 @@ def regression_head(
     return RegressionHead(
         label_dimension, weight_column, loss_reduction, loss_fn, inverse_link_fn, name
     )
-
-
-def dnn_model_fn_v2(
-    features: Mapping[str, Any],
-    labels: Nest,
-    mode: str,
-    head: Head,
-    hidden_units: Iterable[int],
-    feature_columns: Iterable[Any],
-    optimizer: Any = "Adagrad",
-    activation_fn: Activation | None = tf.nn.relu,
-    dropout: float | None = None,
-    config: Any = None,
-    use_tpu: bool = False,
-    batch_norm: bool = False,
-) -> Spec:
-    """Builds the model of a `replicate.DNNEstimator`, with its arguments.
-
-    Raises:
-      ValueError: An argument is out of range, or use_tpu is True.
-    """
-    if use_tpu:
-        raise ValueError("dnn_model_fn_v2 got use_tpu=True, but TPUs are not supported.")
-    network = make_network(hidden_units, feature_columns, activation_fn, dropout, None, batch_norm)
-    part_optimizer = PartOptimizer(optimizer, RATE, "dnn_model_fn_v2")
-    build: Any = one_part_model_fn(head, network, part_optimizer)
-    return build(features, labels, mode, config)
 
 
 def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:

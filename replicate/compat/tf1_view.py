@@ -94,6 +94,8 @@ class TensorFlow1(types.ModuleType):
             return importlib.import_module(_LAYERS)
         if name.startswith("__"):
             return getattr(real, name)
+        if name == "keras":
+            return _keras(real.compat.v1.keras)
         if _is_changed(f"tf.{name}"):
             return _changed(f"tf.{name}")
         try:
@@ -193,6 +195,13 @@ def _changed(path: str) -> Any:
     if path in CHANGED_PACKAGES:
         return _overlay(path)
     return getattr(_table(_package(path)), path.rpartition(".")[2])
+
+
+def _keras(keras: Any) -> Any:
+    """Returns Keras, whose layers have their old method."""
+    layers: Any = importlib.import_module("replicate.compat.lost.keras_layers")
+    layers.give_apply(keras)
+    return keras
 
 
 def _package(path: str) -> str:

@@ -147,6 +147,7 @@ class _Rewriting:
             self._replace_import(each, "tf")
 
     def _rewrite_use(self, use: Use) -> None:
+        self._call_layer(use)
         if self._is_moved_alias(use) or self._is_kept(use):
             return
         name = package_name_of(use, self._packages)
@@ -193,6 +194,18 @@ class _Rewriting:
             use.node is statement.value and target in self._packages
             for target, statement in aliases.items()
         )
+
+    def _call_layer(self, use: Use) -> None:
+        """Rewrites `tf.keras.layers.Dense(3).apply(x)`: layers of Keras are called."""
+        made = self._source.parents.get(use.node)
+        method = self._source.parents.get(made) if isinstance(made, cst.Call) else None
+        if (
+            use.place.path.startswith("tf.keras.layers.")
+            and isinstance(method, cst.Attribute)
+            and method.attr.value == "apply"
+            and isinstance(self._source.parents.get(method), cst.Call)
+        ):
+            self._edits.append(Edit(self._source.span(made)[1], self._source.span(method)[1], ""))
 
     def _is_kept(self, use: Use) -> bool:
         """Returns True for the use of a name that works as it did, but for some of its calls."""

@@ -20,7 +20,14 @@ _SPEC_PARTS = ("create_estimator_spec_summary", "create_estimator_spec_train_op"
 ROWS = [
     Row(f"{PRIVATE}.canned.prediction_keys.PredictionKeys", f"{_OWN}.PredictionKeys"),
     Row(f"{PRIVATE}.canned.metric_keys.MetricKeys", f"{_OWN}.MetricKeys"),
-    Row(f"{PRIVATE}.canned.dnn.dnn_model_fn_v2", f"{_OWN}.dnn_model_fn_v2"),
+    Row(f"{PRIVATE}.canned.dnn.dnn_model_fn_v2", f"{_LOST}.model_fns.dnn_model_fn_v2"),
+    Row(f"{PRIVATE}.canned.dnn._dnn_model_fn", f"{_LOST}.model_fns.dnn_model_fn"),
+    Row(f"{PRIVATE}.canned.linear._linear_model_fn", f"{_LOST}.model_fns.linear_model_fn"),
+    Row(f"{PRIVATE}.canned.linear.linear_model_fn_v2", f"{_LOST}.model_fns.linear_model_fn_v2"),
+    Row(
+        f"{PRIVATE}.canned.dnn_linear_combined._dnn_linear_combined_model_fn",
+        f"{_LOST}.model_fns.dnn_linear_combined_model_fn",
+    ),
     Row(f"{PRIVATE}.canned.dnn._dnn_logit_fn_builder", "replicate.dnn_logit_fn_builder"),
     Row(f"{PRIVATE}.canned.linear._linear_logit_fn_builder", "replicate.linear_logit_fn_builder"),
     Row(f"{PRIVATE}.canned.optimizers.get_optimizer_instance", f"{_OWN}.get_optimizer_instance"),

@@ -68,6 +68,28 @@ def test_defaults_of_tensorflow_1_are_kept():
     )
 
 
+def test_names_that_tensorflow_still_has_change_where_it_matters():
+    check(
+        """
+        - import tensorflow as tf
+        + import tensorflow.compat.v1 as tf
+        + from replicate.compat.lost import scopes, shapes, messages
+          from tensorflow.python.ops import array_ops
+        - from tensorflow.python.training import training_ops
+        + from replicate.compat.lost import kernels as training_ops
+          with tf.name_scope("a"):
+        -     with tf.name_scope("a", [x]):
+        -         x = tf.nn.conv2d_transpose(x, w, s, [1])
+        - y = tf.train.Int64List(value=tf.keras.layers.Dense(2).apply(x))
+        - z = array_ops.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+        +     with scopes.name_scope("a", [x]):
+        +         x = shapes.conv2d_transpose(x, w, s, [1])
+        + y = messages.Int64List(value=tf.keras.layers.Dense(2)(x))
+        + z = tf.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+        """
+    )
+
+
 IMPORTS = [
     ("from tensorflow import estimator", "estimator.RunConfig"),
     ("from replicate import v1 as estimator", "estimator.RunConfig"),

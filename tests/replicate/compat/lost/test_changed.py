@@ -65,6 +65,22 @@ def test_in_memory_inputs_are_datasets_of_both_generations(graph):
     assert isinstance(made, tf.data.Dataset)
 
 
+def test_layers_of_keras_can_be_applied(run_python):
+    done = run_python(
+        """
+import tensorflow as tf
+from replicate.compat.lost import keras_layers
+from replicate.compat.tf1_view import tensorflow1
+tf.compat.v1.disable_v2_behavior()
+layer = tensorflow1().keras.layers.Dense(3)
+assert layer.apply(tf.ones([2, 1])).shape == (2, 3)
+keras_layers.undo()
+assert not hasattr(layer, "apply")
+"""
+    )
+    assert done.code == 0, done.err
+
+
 def test_layer_of_columns_shares_its_variables(graph):
     column = tf.feature_column.embedding_column(
         tf.feature_column.categorical_column_with_identity("a", 3), 2
