@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use, is_absent
@@ -38,7 +38,6 @@ VERSION = VersionText("1.15.5")
 """The version that programs find: the last TensorFlow 1. It compares as versions do."""
 
 _API = "replicate.v1"
-_LAYERS = "replicate.compat.layers"
 _SLIM = "tf_slim"
 _PARTS = ("core", "lite", "tools", "tsl")
 TF2 = (
@@ -60,20 +59,6 @@ class _Compat(types.ModuleType):
         return getattr(importlib.import_module("tensorflow").compat.v1.compat, name)
 
 
-class _Nn(types.ModuleType):
-    """`tf.nn` as a program of TensorFlow 1 sees it: its rnn_cell is that of the table."""
-
-    def __init__(self) -> None:
-        super().__init__("tensorflow.nn")
-        self.rnn_cell = old_module("tf.nn.rnn_cell", _API)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module("tensorflow").compat.v1.nn, name)
-
-    def __dir__(self) -> list[str]:
-        return dir(importlib.import_module("tensorflow").compat.v1.nn)
-
-
 class TensorFlow1(types.ModuleType):
     """TensorFlow as programs of TensorFlow 1 see it."""
 
@@ -84,18 +69,13 @@ class TensorFlow1(types.ModuleType):
         self.estimator = old_module(ESTIMATOR, _API)
         self.contrib = old_module(CONTRIB, _API)
         self.examples = old_module("tf.examples", _API)
-        self.nn = _Nn()
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module("tensorflow")
-        if name == "python":
-            return _overlay("tf.python")
-        if name == "layers":
-            return importlib.import_module(_LAYERS)
         if name.startswith("__"):
             return getattr(real, name)
-        if name == "keras":
-            return _keras(real.compat.v1.keras)
+        if name in _MODULES:
+            return _MODULES[name]()
         if _is_changed(f"tf.{name}"):
             return _changed(f"tf.{name}")
         try:
@@ -187,21 +167,35 @@ def _is_overlaid(path: str) -> bool:
 
 def _is_changed(path: str) -> bool:
     """Returns True for a public name of TensorFlow that has a row, or a package of such names."""
-    return path in CHANGED_PACKAGES or (path in TABLE and _package(path) in CHANGED_PACKAGES)
+    has_rows = path in TABLE or is_old_module(path)
+    return path in CHANGED_PACKAGES or (has_rows and _package(path) in CHANGED_PACKAGES)
 
 
 def _changed(path: str) -> Any:
     """Returns what programs of TensorFlow 1 find in the place of a public name of TensorFlow."""
     if path in CHANGED_PACKAGES:
         return _overlay(path)
+    if is_old_module(path):
+        return _table(path)
     return getattr(_table(_package(path)), path.rpartition(".")[2])
 
 
-def _keras(keras: Any) -> Any:
+def _keras() -> Any:
     """Returns Keras, whose layers have their old method."""
+    keras: Any = importlib.import_module("tensorflow").compat.v1.keras
     layers: Any = importlib.import_module("replicate.compat.lost.keras_layers")
     layers.give_apply(keras)
     return keras
+
+
+_MODULES: Mapping[str, Callable[[], Any]] = types.MappingProxyType(
+    {
+        "keras": _keras,
+        "layers": lambda: importlib.import_module("replicate.compat.layers"),
+        "python": lambda: _overlay("tf.python"),
+    }
+)
+"""Modules in the place of TensorFlow's."""
 
 
 def _package(path: str) -> str:

@@ -285,7 +285,7 @@ def test_line_ends_and_trailing_comments_stay():
     ("text", "name", "advice"),
     [
         ("tf.contrib.cudnn_rnn.CudnnLSTM(1)", "tf.contrib.cudnn_rnn.CudnnLSTM", "LSTMCell"),
-        ("from tensorflow.contrib.gan import x", "tf.contrib.gan.x", "no counterpart"),
+        ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",
             "from tensorflow.contrib.slim import *",
