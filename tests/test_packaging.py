@@ -29,6 +29,12 @@ EXTRAS = PROJECT["optional-dependencies"]
 CORE = PROJECT["dependencies"]
 LOCKS = {
     "requirements.lock": [*CORE, *EXTRAS["cpu"], *EXTRAS["examples"], *EXTRAS["dev"]],
+    "requirements-pre.lock": [
+        *PYPROJECT["dependency-groups"]["pre"],
+        *CORE,
+        *EXTRAS["examples"],
+        *EXTRAS["dev"],
+    ],
     "requirements-docs.lock": [*CORE, *EXTRAS["docs"]],
     "requirements-legacy.lock": EXTRAS["legacy"],
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
@@ -81,7 +87,7 @@ def test_wheel_metadata(built):
     assert meta["Version"] == PROJECT["version"]
     assert meta["Requires-Python"] == ">=3.10"
     assert meta["License-Expression"] == "Apache-2.0"
-    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "docs", "dev"}
+    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "python2", "docs", "dev"}
     assert set(meta.get_all("Provides-Extra")) == extras
     needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
     assert needed == {"absl-py", "numpy", "protobuf", "tqdm"}
