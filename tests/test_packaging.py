@@ -87,7 +87,7 @@ def test_wheel_metadata(built):
     assert meta["Version"] == PROJECT["version"]
     assert meta["Requires-Python"] == ">=3.10"
     assert meta["License-Expression"] == "Apache-2.0"
-    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "docs", "dev"}
+    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "python2", "docs", "dev"}
     assert set(meta.get_all("Provides-Extra")) == extras
     needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
     assert needed == {"absl-py", "numpy", "protobuf", "tqdm"}

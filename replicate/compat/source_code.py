@@ -5,9 +5,10 @@ have. Lines are those of the source.
 """
 
 import ast
-from typing import Any
+import types
 
 from replicate.compat.friends.attributes import NAMES, OF_PANDAS
+from replicate.compat.python2.loading import MARK, tree_of
 
 OLD_ATTRIBUTE = "__old_attribute__"
 """Name of `old_attribute` among the builtins of modules."""
@@ -16,21 +17,27 @@ FORMAT = 1
 """Number of the form of compiled code: files with code of another one are not read."""
 
 
-def compiled(data: bytes, path: str) -> Any:
-    """Returns the code of a module.
+def compiled(data: bytes, path: str, python2: bool = False) -> types.CodeType:
+    """Returns the code of a module, translated if it is of Python 2.
 
     Args:
       data: The source.
       path: Its file, for tracebacks.
+      python2: True to translate it also without a sign of Python 2.
 
     Raises:
       SyntaxError: It is no source.
     """
-    tree = ast.parse(data, path)
+    tree = tree_of(data, path, python2)
     names = NAMES if b"pandas" in data else NAMES - OF_PANDAS
     if any(name.encode() in data for name in names):
         tree = _LostAttributes(names).visit(tree)
     return compile(tree, path, "exec", dont_inherit=True)
+
+
+def is_python2(code: types.CodeType) -> bool:
+    """Returns True for the code of a module that was translated."""
+    return MARK in code.co_names
 
 
 class _LostAttributes(ast.NodeTransformer):

@@ -30,6 +30,8 @@ def command_of(arguments: Sequence[str], program: Mapping[str, Any]) -> list[str
         options.append(f"--num_towers={program['num_towers']}")
     if program["devices"]:
         options.append(f"--devices={','.join(program['devices'])}")
+    if program["python2"]:
+        options.append("--python2")
     module = ["-m"] if call.kind == "m" else []
     runner = ["-m", "replicate.compat", *options, *module]
     return [*call.options, *runner, call.name, *call.arguments]

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import importlib.machinery
+import importlib.util
 import os
 import re
 import sys
@@ -23,6 +24,8 @@ from replicate.compat.friends.files import open_file
 from replicate.compat.friends.versions import VersionText
 from replicate.compat.lost_names import LOST_FROM, view_of
 from replicate.compat.old_modules import is_old_module, old_module
+from replicate.compat.python2.loading import MARK
+from replicate.compat.python2.translation import is_installed
 from replicate.compat.source_code import FORMAT, OLD_ATTRIBUTE, compiled
 from replicate.compat.table import (
     CHANGED_PACKAGES,
@@ -230,6 +233,8 @@ def _import(
 
     NumPy and some modules of Python have the names that they lost.
     """
+    if not level and globals is not None and MARK in globals:
+        level = _implicit_level(name, globals)
     root, _, rest = name.partition(".")
     if not level and root in LOST_FROM:
         view = view_of(name)
@@ -242,6 +247,13 @@ def _import(
     importlib.import_module("tensorflow")
     module = _module(rest) if rest else tensorflow1()
     return _with_parts(module, fromlist) if fromlist else tensorflow1()
+
+
+def _implicit_level(name: str, names: Mapping[str, object]) -> int:
+    """Returns 1 for a module beside one of Python 2, which finds it first; else 0."""
+    package = names.get("__package__")
+    beside = f"{package}.{name.partition('.')[0]}"
+    return int(bool(package) and importlib.util.find_spec(beside) is not None)
 
 
 def _with_parts(module: Any, names: Sequence[str]) -> Any:
@@ -300,28 +312,33 @@ class ViewLoader(importlib.machinery.SourceFileLoader):
     Their compiled code differs from Python's, and is kept in files of other names.
     """
 
+    def __init__(self, fullname: str, path: str, python2: bool = False) -> None:
+        """Keeps name and file; python2 is True for a module of a program of Python 2."""
+        super().__init__(fullname, path)
+        self._python2 = python2
+
     def source_to_code(  # type: ignore[override]  # As SourceFileLoader has it.
         self, data: Any, path: Any, *, _optimize: int = -1
     ) -> types.CodeType:
         """Compiles the source of a module."""
         del _optimize
-        return compiled(bytes(data), os.fspath(path))
+        return compiled(bytes(data), os.fspath(path), self._python2)
 
     def get_data(self, path: str) -> bytes:
         """Reads a source, or compiled code."""
-        return super().get_data(_cache_of(path))
+        return super().get_data(self._cache_of(path))
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
         """Writes compiled code."""
-        super().set_data(_cache_of(path), data, _mode=_mode)
+        super().set_data(self._cache_of(path), data, _mode=_mode)
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Runs the module with the builtins of the view."""
         vars(module)["__builtins__"] = view_builtins()
         super().exec_module(module)
 
-
-def _cache_of(path: str) -> str:
-    """Returns the file of a module's compiled code in place of Python's; sources stay."""
-    start, ending = os.path.splitext(path)
-    return f"{start}.tensorflow1-{FORMAT}{ending}" if ending == ".pyc" else path
+    def _cache_of(self, path: str) -> str:
+        """Returns the file of a module's compiled code in place of Python's; sources stay."""
+        start, ending = os.path.splitext(path)
+        form = f"{FORMAT}{int(self._python2)}{int(is_installed())}"
+        return f"{start}.tensorflow1-{form}{ending}" if ending == ".pyc" else path

@@ -10,8 +10,8 @@ from replicate.compat.python_command import take_apart
 from replicate.compat.start_python import command_of
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = {"packages": ["a"], "num_towers": 2, "devices": []}
-RUNNER = ["-m", "replicate.compat", "--package=a", "--num_towers=2"]
+PROGRAM = {"packages": ["a"], "num_towers": 2, "devices": [], "python2": True}
+RUNNER = ["-m", "replicate.compat", "--package=a", "--num_towers=2", "--python2"]
 
 
 @pytest.mark.parametrize(

@@ -247,10 +247,16 @@ def test_options_stand_before_the_program(monkeypatch):
         command_line, "run", lambda *names, **options: calls.append((names, options))
     )
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    options = ["--package=a", "--devices=/gpu:0, /gpu:1", "--package=b"]
+    options = ["--package=a", "--python2", "--devices=/gpu:0, /gpu:1", "--package=b"]
     command_line.main([*options, "-m", "train", "--num_towers=2"])
     devices = ["/gpu:0", "/gpu:1"]
-    expected = {"module": True, "packages": ["a", "b"], "num_towers": None, "devices": devices}
+    expected = {
+        "module": True,
+        "packages": ["a", "b"],
+        "num_towers": None,
+        "devices": devices,
+        "python2": True,
+    }
     assert calls == [(("train", "--num_towers=2"), expected)]
 
 
