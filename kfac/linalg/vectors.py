@@ -173,28 +173,24 @@ def is_finite_step(rate: Tensor, raw: Sequence[Tensor], others: Sequence[Tensor]
       raw: The parts of x; at least one.
       others: Parts of other vectors, such as velocities, and numbers [].
     """
-    return tensor_ops.all_true([*_flags(raw, rate), *_flags([rate, *others])])
-
-
-def _flags(parts: Sequence[Tensor], factor: Tensor | None = None) -> list[Tensor]:
-    """Returns bool [] for each dtype, or for each part: true if its multiple is finite."""
-    flags: list[Tensor] = []
-    sums: dict[DType, list[Tensor]] = {}
-
-    def check(tensor: Tensor) -> None:
-        multiple = tensor if factor is None else tf.cast(factor, tensor.dtype) * tensor
-        flags.append(tensor_ops.all_finite(multiple))
-
-    for part in parts:
-        with v1.device(part.device):
-            if part.shape.rank == 0 or part.dtype.size < tf.float32.size:
-                check(part)
-            else:
-                sums.setdefault(part.dtype, []).append(tf.nn.l2_loss(part))
-    for values in sums.values():
-        with v1.device(values[0].device):
-            check(tf.sqrt(2 * tf.stack(values)))
-    return flags
+    flags = []
+    for factor, parts in ((rate, raw), (None, [rate, *others])):
+        checked: list[Tensor] = []
+        sums: dict[DType, list[Tensor]] = {}
+        for part in parts:
+            with v1.device(part.device):
+                if part.shape.rank == 0 or part.dtype.size < tf.float32.size:
+                    checked.append(part)
+                else:
+                    sums.setdefault(part.dtype, []).append(tf.nn.l2_loss(part))
+        for values in sums.values():
+            with v1.device(values[0].device):
+                checked.append(tf.sqrt(2 * tf.stack(values)))
+        for tensor in checked:
+            with v1.device(tensor.device):
+                multiple = tensor if factor is None else tf.cast(factor, tensor.dtype) * tensor
+                flags.append(tensor_ops.all_finite(multiple))
+    return tensor_ops.all_true(flags)
 
 
 @typing.final
