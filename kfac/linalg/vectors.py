@@ -160,39 +160,6 @@ def _aligned(x: Vector, y: Vector) -> tuple[Tensor, Tensor]:
     return entries(x), entries(y)
 
 
-def is_finite_step(rate: Tensor, raw: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
-    """Returns bool [], true if a step α·x and other values are finite.
-
-    The sum of squares of each part tells it, in one operation. So a part of float32 whose norm is
-    above 1e19 counts as not finite, as its squares overflow. No weights would survive such a step.
-    Entries of 16-bit dtypes, whose squares overflow soon, are looked at one by one. Parts are
-    checked where they are; the flags meet where the first of them is.
-
-    Args:
-      rate: α, shape [].
-      raw: The parts of x; at least one.
-      others: Parts of other vectors, such as velocities, and numbers [].
-    """
-    flags = []
-    for factor, parts in ((rate, raw), (None, [rate, *others])):
-        checked: list[Tensor] = []
-        sums: dict[DType, list[Tensor]] = {}
-        for part in parts:
-            with v1.device(part.device):
-                if part.shape.rank == 0 or part.dtype.size < tf.float32.size:
-                    checked.append(part)
-                else:
-                    sums.setdefault(part.dtype, []).append(tf.nn.l2_loss(part))
-        for values in sums.values():
-            with v1.device(values[0].device):
-                checked.append(tf.sqrt(2 * tf.stack(values)))
-        for tensor in checked:
-            with v1.device(tensor.device):
-                multiple = tensor if factor is None else tf.cast(factor, tensor.dtype) * tensor
-                flags.append(tensor_ops.all_finite(multiple))
-    return tensor_ops.all_true(flags)
-
-
 @typing.final
 class Packing(typing.NamedTuple):
     """A way to join parts of a vector.

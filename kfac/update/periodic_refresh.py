@@ -4,7 +4,7 @@ The order in a run is averages, inverses, step; each uses the results of the one
 burn-in only the averages are updated. A step that reads no averages itself is computed beside their
 update, but made after it.
 
-Inverses can be spread over the steps of a period, see `kfac.update.spread`.
+Inverses can be spread over the steps of a period, see `kfac.update.refresh.Spread`.
 """
 
 import dataclasses
@@ -18,8 +18,7 @@ from kfac.arguments import check_period
 from kfac.schedules import called_once, decay_per_update, is_due
 from kfac.settings import KfacSettings
 from kfac.state import Addition, make_counter, read
-from kfac.update.refresh import Due, RefreshPolicy
-from kfac.update.spread import Spread
+from kfac.update.refresh import Due, RefreshPolicy, Spread
 
 
 @typing.final

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from kfac.linalg.linear_operator import damped_diagonal_power
-from kfac.linalg.vectors import is_finite_step, make_packing
+from kfac.linalg.vectors import make_packing
+from kfac.update.apply import is_finite_step
 
 v1 = tf.compat.v1
 

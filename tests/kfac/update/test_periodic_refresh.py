@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.update.periodic_refresh import RefreshPeriods
-from kfac.update.spread import Spread
+from kfac.update.refresh import Spread
 
 v1 = tf.compat.v1
 

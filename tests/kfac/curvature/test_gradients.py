@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.faster_gradients import as_sum, faster_gradients
-from kfac.curvature.pooled_gradients import mask_before_unpooling
+from kfac.curvature.gradients import as_sum, faster_gradients, mask_before_unpooling
 
 v1 = tf.compat.v1
 

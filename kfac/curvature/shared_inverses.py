@@ -1,9 +1,8 @@
-"""Statistics and inverses over several equal workers: sums of moments, and a share of the inverses.
+"""Inverses over several equal workers, each of which computes a share of them.
 
-Called by the estimator and by accumulation. Moments cross between workers as packed triangles where
-they are symmetric. Each worker computes the inverses that it owns, and zeros stand for the others
-in a sum that gives all of them to all workers. So every worker has the same inverses to the bit,
-also where their processors round differently.
+Each worker computes the inverses that it owns, and zeros stand for the others in a sum that gives
+all of them to all workers. So every worker has the same inverses to the bit, also where their
+processors round differently. Called by the estimator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,39 +10,12 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor
-from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
+from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.inverses import compute_in_turn, refresh_in_turn
-from kfac.linalg.tensor_ops import as_scalar
 from kfac.state import Change, assign_all, group
-from kfac.workers import current_workers, owners, summed
+from kfac.workers import current_workers, owners
 
 v1 = tf.compat.v1
-
-
-def batch_moments(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    substitutes: Substitutes | None,
-) -> list[Moment]:
-    """Returns the moment of each factor, over the batches of all workers.
-
-    The substitutes replace tensors that the factors were made with.
-    """
-    moments, sent = [], []
-    for factor, device in zip(factors, devices, strict=True):
-        with v1.device(device):
-            moments.append(factor.batch_moment(substitutes))
-    if current_workers() is None:
-        return moments
-    for factor, moment, device in zip(factors, moments, devices, strict=True):
-        with v1.device(device):
-            sent += [factor.packed(moment.total), as_scalar(moment.count, tf.float64)]
-    sums = iter(summed(sent))
-    totals = []
-    for factor, device in zip(factors, devices, strict=True):
-        with v1.device(device):
-            totals.append(Moment(factor.unpacked(next(sums)), next(sums)))
-    return totals
 
 
 def inverse_update(factors: Sequence[FisherFactor], devices: Sequence[str]) -> Operation:

@@ -1,22 +1,56 @@
-"""Gradients through a max pool of a ReLU, masked before un-pooling rather than after.
+"""Faster ways to compute the gradients of one backward pass, where the model allows them.
 
-TensorFlow first spreads the gradient over each window, with zeros everywhere but at the maximum,
-and then sets it to zero where the ReLU was zero. The maximum of a window is zero exactly where its
-ReLU is. So masking at the maxima before un-pooling gives the same gradient, and masks fewer
-elements. The gradient of a bias is the sum of the masked elements, and needs no un-pooling. Only
-gradients from which nothing is propagated further are replaced: those of a network's first layer,
-which is usually its largest. Called by the backward pass and the optimizer, each with its own
-gradients.
+Gradients through a max pool of a ReLU are masked before un-pooling rather than after. TensorFlow
+first spreads the gradient over each window, with zeros everywhere but at the maximum, and then sets
+it to zero where the ReLU was zero. The maximum of a window is zero exactly where its ReLU is. So
+masking at the maxima before un-pooling gives the same gradient, and masks fewer elements. The
+gradient of a bias is the sum of the masked elements, and needs no un-pooling. Only gradients from
+which nothing is propagated further are replaced: those of a network's first layer, which is usually
+its largest.
+
+Gradients of the biases of convolutions become sums over the gradients of the outputs: TensorFlow's
+CPU kernels compute the gradients of a bias and its filter in one op, unless gradients are gated op
+by op. That op takes longer than the filter's gradient and a sum together, and K-FAC does not gate
+its gradients. Called by the backward pass and the optimizer, each with its own gradients.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import Operation, Tensor
+from kfac._types import GradsAndVars, Operation, Tensor, Variable
 
 v1 = tf.compat.v1
+
+
+def faster_gradients(grads_and_vars: GradsAndVars) -> list[tuple[Any, Variable]]:
+    """Returns the gradients of one backward pass, some of them computed in a faster way.
+
+    Dense gradients get the static shapes of their variables. A gradient may be None.
+    """
+    gradients, variables = zip(*grads_and_vars, strict=True)
+    found = []
+    for masked, variable in zip(mask_before_unpooling(gradients), variables, strict=True):
+        gradient = as_sum(masked) if isinstance(masked, tf.Tensor) else masked
+        if isinstance(gradient, tf.Tensor):
+            gradient.set_shape(variable.shape)
+        found.append((gradient, variable))
+    return found
+
+
+def as_sum(gradient: Tensor) -> Tensor:
+    """Returns a gradient as a sum, if it is that of the bias of a 2-D convolution."""
+    op = gradient.op
+    if op.type != "BiasAddGrad":
+        return gradient
+    outputs = op.inputs[0]
+    is_of_filter = [op.type == "Conv2DBackpropFilter" for op in outputs.consumers()]
+    if outputs.shape.rank != 4 or not any(is_of_filter):
+        return gradient
+    axes = [0, 2, 3] if op.get_attr("data_format") == b"NCHW" else [0, 1, 2]
+    with v1.device(op.device):
+        return tf.reduce_sum(outputs, axis=axes)
 
 
 class _Masked(NamedTuple):

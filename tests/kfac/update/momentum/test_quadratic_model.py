@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.linalg.vectors import joined
-from kfac.update.quadratic_model import ExactCurvature, QuadraticModel
+from kfac.update.momentum.qmodel import ExactCurvature, QuadraticModel
 
 v1 = tf.compat.v1
 
