@@ -7,9 +7,9 @@
     apply         θ ← θ − step, if the step is finite
     judge         λ by ρ, the change of the loss over that of its model       §6.5
 
-`KfacStep.make` does all six, in this order. A policy says what is due, see `kfac.update.refresh`; a
-rule of `kfac.update.momentum` makes the step; one of `kfac.damping` judges it, and may have it
-taken back. Called by the optimizer.
+`KfacStep.make` does all six. A policy says what is due, see `kfac.update.refresh`; a rule of
+`kfac.update.momentum` has gradients, or velocities, preconditioned and makes the step of them; one
+of `kfac.damping` judges it, and may have it taken back. Called by the optimizer.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from kfac.linalg.linear_operator import damped_diagonal_power
 
+from kfac.linalg.linear_operator import damped_diagonal_power
 from kfac.linalg.vectors import make_packing
 from kfac.update.apply import is_finite_step
 
