@@ -7,6 +7,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §5 and §6.
 """
 
+import contextlib
 import functools
 import itertools
 import typing
@@ -74,6 +75,10 @@ class BegunStatistics(NamedTuple):
     due: Tensor | Gate | bool
     start: Tensor
     backward: BackwardPass | None = None
+
+    def waits(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a scope of operations that wait for the start, if they may not be due."""
+        return v1.control_dependencies([] if self.due is True else [self.start])
 
 
 @typing.final
@@ -389,8 +394,8 @@ class FisherEstimator(CurvatureByHand):
             with v1.name_scope(f"{self.name}/update_averages"):
                 return run_if(due, update)
         begun = self._begin_statistics(due)
-        with v1.name_scope(f"{self.name}/update_averages"):
-            return self._end_statistics(begun, update)
+        with v1.name_scope(f"{self.name}/update_averages"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, update))
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -410,8 +415,8 @@ class FisherEstimator(CurvatureByHand):
             changes = sums.added(passes.substitutes(backward), backward.is_finite)
             return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
-        with v1.name_scope(f"{self.name}/accumulate"):
-            return self._end_statistics(begun, add)
+        with v1.name_scope(f"{self.name}/accumulate"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, add))
 
     def _begin_statistics(self, due: Tensor | bool) -> BegunStatistics:
         """Begins the statistics of a batch, and makes all variables.
@@ -438,23 +443,19 @@ class FisherEstimator(CurvatureByHand):
     ) -> Operation:
         """Returns an op that ends statistics by an update, and notes the time that they took.
 
+        To be called where operations run only when the statistics are due, perhaps in a branch.
+
         Args:
           begun: The statistics.
-          update: Returns the op that uses the backward pass. Called once, perhaps in a branch.
+          update: Returns the op that uses the backward pass.
         """
-        due, start, known = begun
-
-        def timed() -> Operation:
-            passes = self._backward_passes()
-            backward = known or (passes.always() if due is True else passes.new())
-            # Changes wait for the time to be read, but not what they are made of, save in a branch.
-            with v1.control_dependencies([start]):
-                is_finite = tf.identity(backward.is_finite)
-            updated = update(backward._replace(is_finite=is_finite))
-            return self.times.end("covariance", start, updated)
-
-        with v1.control_dependencies([] if due is True else [start]):
-            return run_if(due, timed)
+        passes = self._backward_passes()
+        backward = begun.backward or (passes.always() if begun.due is True else passes.new())
+        # Changes wait for the time to be read, but not what they are made of, save in a branch.
+        with v1.control_dependencies([begun.start]):
+            is_finite = tf.identity(backward.is_finite)
+        updated = update(backward._replace(is_finite=is_finite))
+        return self.times.end("covariance", begun.start, updated)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""

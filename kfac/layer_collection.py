@@ -101,6 +101,27 @@ def _of_losses(
     return method
 
 
+def _default(kind: str) -> property:
+    """Returns the property of the approximation that a kind of layer has by default."""
+
+    def get(self: "LayerCollection") -> str:
+        return self.layer_table.defaults.of(kind)
+
+    return property(get, doc=f"The approximation that `register_{kind}` uses by default.")
+
+
+def _set_default(kind: str) -> Callable[["LayerCollection", str], None]:
+    """Returns the method that sets the approximation that a kind of layer has by default."""
+
+    def change(self: "LayerCollection", value: str) -> None:
+        self.layer_table.defaults.set(kind, value)
+
+    change.__doc__ = f"Sets the approximation that `register_{kind}` uses by default."
+    change.__name__ = f"set_default_{kind}_approximation"
+    change.__qualname__ = f"LayerCollection.{change.__name__}"
+    return change
+
+
 @final
 @methods_show_user_frames
 class LayerCollection:
@@ -269,59 +290,18 @@ class LayerCollection:
 
     # Default approximations. Setters raise ValueError if the kind of layer lacks the approximation.
 
-    @property
-    def default_generic_approximation(self) -> str:
-        """The approximation that `register_generic` uses by default."""
-        return self.layer_table.defaults.of("generic")
-
-    def set_default_generic_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_generic` uses by default."""
-        self.layer_table.defaults.set("generic", value)
-
-    @property
-    def default_fully_connected_approximation(self) -> str:
-        """The approximation that `register_fully_connected` uses by default."""
-        return self.layer_table.defaults.of("fully_connected")
-
-    def set_default_fully_connected_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_fully_connected` uses by default."""
-        self.layer_table.defaults.set("fully_connected", value)
-
-    @property
-    def default_conv2d_approximation(self) -> str:
-        """The approximation that `register_conv2d` uses by default."""
-        return self.layer_table.defaults.of("conv2d")
-
-    def set_default_conv2d_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_conv2d` uses by default."""
-        self.layer_table.defaults.set("conv2d", value)
-
-    @property
-    def default_fully_connected_multi_approximation(self) -> str:
-        """The approximation that `register_fully_connected_multi` uses by default."""
-        return self.layer_table.defaults.of("fully_connected_multi")
-
-    def set_default_fully_connected_multi_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_fully_connected_multi` uses by default."""
-        self.layer_table.defaults.set("fully_connected_multi", value)
-
-    @property
-    def default_conv2d_multi_approximation(self) -> str:
-        """The approximation that `register_conv2d_multi` uses by default."""
-        return self.layer_table.defaults.of("conv2d_multi")
-
-    def set_default_conv2d_multi_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_conv2d_multi` uses by default."""
-        self.layer_table.defaults.set("conv2d_multi", value)
-
-    @property
-    def default_scale_and_shift_approximation(self) -> str:
-        """The approximation that `register_scale_and_shift` uses by default."""
-        return self.layer_table.defaults.of("scale_and_shift")
-
-    def set_default_scale_and_shift_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_scale_and_shift` uses by default."""
-        self.layer_table.defaults.set("scale_and_shift", value)
+    default_generic_approximation = _default("generic")
+    default_fully_connected_approximation = _default("fully_connected")
+    default_conv2d_approximation = _default("conv2d")
+    default_fully_connected_multi_approximation = _default("fully_connected_multi")
+    default_conv2d_multi_approximation = _default("conv2d_multi")
+    default_scale_and_shift_approximation = _default("scale_and_shift")
+    set_default_generic_approximation = _set_default("generic")
+    set_default_fully_connected_approximation = _set_default("fully_connected")
+    set_default_conv2d_approximation = _set_default("conv2d")
+    set_default_fully_connected_multi_approximation = _set_default("fully_connected_multi")
+    set_default_conv2d_multi_approximation = _set_default("conv2d_multi")
+    set_default_scale_and_shift_approximation = _set_default("scale_and_shift")
 
     # Losses.
 

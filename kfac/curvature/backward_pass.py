@@ -195,7 +195,7 @@ class BackwardPasses:
 
     def substitutes(self, backward: BackwardPass | None = None) -> Substitutes:
         """Returns the gradients of a pass, or of the one that always runs, by those of factors."""
-        old, new = self.of_factors(), backward or self.always()
+        old, new = self._stand_ins or self.always(), backward or self.always()
         return {
             before.ref(): after
             for old_source, new_source in zip(old.gradients, new.gradients, strict=True)

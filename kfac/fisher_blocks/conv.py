@@ -117,17 +117,18 @@ class DepthwiseConvKFCBasicFB(ConvolutionBlock, KroneckerBlock):
         same = tf.eye(channels, dtype=filters.dtype)
         return tf.reshape(tf.einsum("kcm,cd->kcdm", filters, same), self.matrix_shape)
 
-    def _as_parameters(self, matrix: Tensor) -> Parameters:
-        height, width, channels, multiplier = self.params.shape.as_list()
+    @staticmethod
+    def _as_parameters(template: Parameters, matrix: Tensor) -> Parameters:
+        height, width, channels, multiplier = template.shape.as_list()
         embedded = tf.reshape(matrix, [height * width, channels, channels, multiplier])
-        return tf.reshape(tf.einsum("kccm->kcm", embedded), self.params.shape)
+        return tf.reshape(tf.einsum("kccm->kcm", embedded), template.shape)
 
     def full_fisher_block(self) -> Tensor:
         """Returns the rows and columns of T·A⊗G that belong to the filter, undamped."""
         numbers = tf.reshape(
             tf.range(self.matrix_shape[0] * self.matrix_shape[1]), self.matrix_shape
         )
-        own = tf.reshape(self._as_parameters(numbers), [-1])
+        own = tf.reshape(self._as_parameters(self.params, numbers), [-1])
         return tf.gather(tf.gather(super().full_fisher_block(), own), own, axis=1)
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.conv import ConvolutionBlock
 from kfac.fisher_blocks.dense import DenseBlock
-from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_blocks.kronecker import TwoFactorBlock, as_text
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.eigenbasis import (
     ConvEigenbasisFactor,
@@ -77,7 +77,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     def describe(self) -> str:
         """Returns a short text such as "ekfac 401x401 (x) 16x16"."""
-        return f"ekfac {self._sizes()}"
+        return f"ekfac {as_text(self.matrix_shape)}"
 
     def register(self, function: MatrixFunction) -> None:
         """Does nothing: all functions are available."""
@@ -100,6 +100,7 @@ class EigenbasisBlock(TwoFactorBlock):
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors
         rotates_first, rotates_last = reversed(sides) if transpose else sides
+        self._check_dense(vector)
         given = self._as_matrix(vector)
         matrix = tf.cast(given, self.eigenbasis_factor.dtype)
         if rotates_first:
@@ -109,7 +110,7 @@ class EigenbasisBlock(TwoFactorBlock):
         if rotates_last:
             bases = self.eigenbasis_factor.get_bases()
             matrix = bases.input @ tf.matmul(matrix, bases.output, transpose_b=True)
-        return self._as_parameters(tf.cast(matrix, given.dtype))
+        return self._as_parameters(self.params, tf.cast(matrix, given.dtype))
 
     def full_fisher_block(self) -> Tensor:
         """Returns U diag(s) Uᵀ, undamped, [inputs · outputs, inputs · outputs]."""

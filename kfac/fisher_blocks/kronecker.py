@@ -97,8 +97,8 @@ class TwoFactorBlock(FisherBlock):
         if found != self.matrix_shape:
             raise ValueError(
                 f"Cannot precondition layer {self.name!r}: its parameters need Kronecker factors "
-                f"of {self._sizes()}, its registered inputs and outputs give "
-                f"{_as_text(found)}. Register the tensors that enter and leave this layer, and "
+                f"of {as_text(self.matrix_shape)}, its registered inputs and outputs give "
+                f"{as_text(found)}. Register the tensors that enter and leave this layer, and "
                 "pass (weight, bias) if, and only if, the layer has a bias."
             )
 
@@ -119,27 +119,25 @@ class TwoFactorBlock(FisherBlock):
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
-        return f"kron {self._sizes()}"
+        return f"kron {as_text(self.matrix_shape)}"
 
-    def _sizes(self) -> str:
-        return _as_text(self.matrix_shape)
+    _as_matrix = staticmethod(layer_params_to_mat2d)
+    """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
 
-    def _as_matrix(self, vector: Parameters) -> Tensor:
-        """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
+    _as_parameters = staticmethod(mat2d_to_layer_params)
+    """Undoes `_as_matrix`, for parameters with the shapes of a template."""
+
+    def _check_dense(self, vector: Parameters) -> None:
         if isinstance(vector, tf.IndexedSlices):
             raise ValueError(
                 f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
                 "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
                 "convert the gradients with tf.convert_to_tensor."
             )
-        return layer_params_to_mat2d(vector)
-
-    def _as_parameters(self, matrix: Tensor) -> Parameters:
-        """Undoes `_as_matrix`."""
-        return mat2d_to_layer_params(self.params, matrix)
 
 
-def _as_text(dimensions: tuple[int, int]) -> str:
+def as_text(dimensions: tuple[int, int]) -> str:
+    """Returns the sizes of A and G as a text such as "401x401 (x) 16x16"."""
     a, g = dimensions
     return f"{a}x{a} (x) {g}x{g}"
 
@@ -241,7 +239,9 @@ class KroneckerOperator(typing.NamedTuple):
         first, second = self.dtypes
         product = self.left.left(tf.cast(matrix, first), self.transpose)
         product = self.right.right(tf.cast(product, second), not self.transpose)
-        return tf.cast(self._scaled(product), matrix.dtype)
+        if self.scale is not None:
+            product = as_scalar(self.scale, second) * product
+        return tf.cast(product, matrix.dtype)
 
     def multiply_row_product(self, x: Tensor, d: Tensor) -> Tensor:
         """Returns the product with V = XᵀD, as (c·D Rᵀ) multiplied from the left by (X Lᵀ)ᵀ.
@@ -250,12 +250,10 @@ class KroneckerOperator(typing.NamedTuple):
         """
         first, second = self.dtypes
         left = self.left.right(tf.cast(x, first), not self.transpose)
-        scaled = self._scaled(self.right.right(tf.cast(d, second), not self.transpose))
-        product = tf.matmul(tf.cast(left, second), scaled, transpose_a=True)
-        return tf.cast(product, d.dtype)
-
-    def _scaled(self, product: Tensor) -> Tensor:
-        return product if self.scale is None else as_scalar(self.scale, product.dtype) * product
+        right = self.right.right(tf.cast(d, second), not self.transpose)
+        if self.scale is not None:
+            right = as_scalar(self.scale, second) * right
+        return tf.cast(tf.matmul(tf.cast(left, second), right, transpose_a=True), d.dtype)
 
 
 @shared
@@ -381,12 +379,13 @@ class KroneckerBlock(SplitDampedBlock):
         if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
             rows = low_rank.cheaper_row_product(vector)
             if rows is not None:
-                return self._as_parameters(operator.multiply_row_product(*rows))
+                return self._as_parameters(self.params, operator.multiply_row_product(*rows))
         if isinstance(vector, tf.IndexedSlices) and isinstance(left, DiagonalOperator):
             of_rows = operator._replace(left=left.take(vector.indices))
             values = of_rows.multiply(vector.values)
             return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
-        return self._as_parameters(operator.multiply(self._as_matrix(vector)))
+        self._check_dense(vector)
+        return self._as_parameters(self.params, operator.multiply(self._as_matrix(vector)))
 
     def _kept_or_identity(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False

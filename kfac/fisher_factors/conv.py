@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.uses import checked_size, fold_uses
 from kfac.linalg import tensor_ops
@@ -97,8 +97,23 @@ def as_images(tensors: Any, geometry: ConvGeometry, dtype: DType) -> Tensor:
     return tf.cast(images, dtype)
 
 
+class _OfFilter(FisherFactor):
+    """A factor of a convolution whose filter has a geometry."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        geometry: ConvGeometry,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
+
+
 @typing.final
-class ConvInputKroneckerFactor(MatrixFactor):
+class ConvInputKroneckerFactor(_OfFilter, MatrixFactor):
     """A = PᵀP / (N·T) of the N·T patches P that the filter sees.
 
     The arguments are those of `FisherFactor`, and:
@@ -122,8 +137,7 @@ class ConvInputKroneckerFactor(MatrixFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
+        super().__init__(tensors, geometry, devices, name, config)
         self._has_bias = has_bias
         self._sampling = (sampling or Sampling()).or_default(self._config)
         self._patch_mask = patch_mask
@@ -168,7 +182,7 @@ class ConvInputKroneckerFactor(MatrixFactor):
 
 
 @typing.final
-class ConvOutputKroneckerFactor(MatrixFactor):
+class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
     """G = DᵀD / (N·T) of the gradients D at each location.
 
     The arguments are those of `FisherFactor`, and:
@@ -178,17 +192,6 @@ class ConvOutputKroneckerFactor(MatrixFactor):
     """
 
     can_predict_finite = True
-
-    def __init__(
-        self,
-        tensors: Sources,
-        geometry: ConvGeometry,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
 
     @property
     def dimension(self) -> int:
@@ -218,7 +221,7 @@ def _products(entries: Tensor, *, packs: bool) -> Tensor:
 
 
 @typing.final
-class ConvDiagonalFactor(DiagonalFactor):
+class ConvDiagonalFactor(_OfFilter, DiagonalFactor):
     """Diagonal of the mean over examples of (Σ_locations p gᵀ)², flattened.
 
     The arguments are those of `FisherFactor`, and:
@@ -240,8 +243,7 @@ class ConvDiagonalFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
+        super().__init__(tensors, geometry, devices, name, config)
         self._has_bias = has_bias
         self._patch_mask = patch_mask
 
@@ -265,7 +267,7 @@ class ConvDiagonalFactor(DiagonalFactor):
 
 
 @typing.final
-class DepthwiseConvDiagonalFactor(DiagonalFactor):
+class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
     """Diagonal for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
     Equal to the entries of `ConvDiagonalFactor` for the same filter written as an ordinary one,
@@ -276,17 +278,6 @@ class DepthwiseConvDiagonalFactor(DiagonalFactor):
       tensors: (images [N, ..., channels], gradients [N, ..., channels · m]).
       geometry: The filter.
     """
-
-    def __init__(
-        self,
-        tensors: Sources,
-        geometry: ConvGeometry,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
 
     @property
     def dimension(self) -> int:

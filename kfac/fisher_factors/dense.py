@@ -20,28 +20,14 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.uses import checked_size, fold_uses
 from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 
 
-def moment_of_rows(rows: Tensor) -> Moment:
-    """Returns XᵀX and r of rows X [r, n]."""
-    return Moment(outer_product(rows), num_rows(rows))
-
-
-@typing.final
-class FullyConnectedKroneckerFactor(MatrixFactor):
-    """XᵀX / rows of tensors X [rows, n]: A of a layer's inputs, or G of its output gradients.
-
-    The arguments are those of `FisherFactor`, and:
-
-      tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
-      has_bias: True if X gets a column of ones.
-    """
-
-    can_predict_finite = True
+class _OfDenseLayer(FisherFactor):
+    """A factor of a dense layer, which may have a bias."""
 
     def __init__(
         self,
@@ -53,6 +39,19 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
     ) -> None:
         super().__init__(tensors, devices, name, config)
         self._has_bias = has_bias
+
+
+@typing.final
+class FullyConnectedKroneckerFactor(_OfDenseLayer, MatrixFactor):
+    """XᵀX / rows of tensors X [rows, n]: A of a layer's inputs, or G of its output gradients.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
+      has_bias: True if X gets a column of ones.
+    """
+
+    can_predict_finite = True
 
     @property
     def dimension(self) -> int:
@@ -66,7 +65,7 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = fold_uses(tensors, 1)
         rows = append_homogeneous(rows) if self._has_bias else rows
-        return moment_of_rows(tf.cast(rows, self.dtype))
+        return Moment(outer_product(tf.cast(rows, self.dtype)), num_rows(rows))
 
 
 @typing.final
@@ -131,7 +130,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
 
 @typing.final
-class FullyConnectedDiagonalFactor(DiagonalFactor):
+class FullyConnectedDiagonalFactor(_OfDenseLayer, DiagonalFactor):
     """The diagonal of E[(ā gᵀ)²], flattened: (ā²)ᵀ(g²)/N.
 
     The arguments are those of `FisherFactor`, and:
@@ -139,17 +138,6 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
       tensors: (a [N, inputs], g [N, outputs]), inputs and output gradients.
       has_bias: True if inputs get a column of ones.
     """
-
-    def __init__(
-        self,
-        tensors: Sources,
-        has_bias: bool,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._has_bias = has_bias
 
     @property
     def dimension(self) -> int:

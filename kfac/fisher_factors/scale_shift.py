@@ -19,7 +19,6 @@ import tensorflow as tf
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
-from kfac.fisher_factors.dense import moment_of_rows
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import all_sizes, shared
@@ -79,7 +78,8 @@ class ScaleAndShiftFullFactor(_ScaleAndShiftFactor, MatrixFactor):
     """E[r rᵀ]."""
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        return moment_of_rows(_example_gradients(tensors, self._shapes, self.dtype))
+        r = _example_gradients(tensors, self._shapes, self.dtype)
+        return Moment(tensor_ops.outer_product(r), tensor_ops.num_rows(r))
 
 
 @typing.final

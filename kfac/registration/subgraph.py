@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import Operation, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.variables import handles_of
 
 _COPIES = frozenset(
@@ -69,11 +69,11 @@ class SubGraph:
             tensor = waiting.pop()
             op = tensor.op
             self._members.add(op)
-            is_passing = not _is_discrete(tensor) and op.type not in _STOPS
+            is_passing = not _is_discrete(tensor.dtype) and op.type not in _STOPS
             if is_passing:
                 self._passing.add(op)
             for taken in op.inputs:
-                if taken.ref() not in found and (is_passing or _is_discrete(taken)):
+                if taken.ref() not in found and (is_passing or _is_discrete(taken.dtype)):
                     found.add(taken.ref())
                     waiting.append(taken)
 
@@ -121,9 +121,9 @@ class SubGraph:
                     waiting.append((copy, in_loop or use.op.type in {"Enter", "RefEnter"}))
 
 
-def _is_discrete(tensor: Tensor) -> bool:
-    dtype = tensor.dtype.base_dtype
-    return dtype.is_integer or dtype.is_bool or dtype == tf.string
+def _is_discrete(dtype: DType) -> bool:
+    base = dtype.base_dtype
+    return base.is_integer or base.is_bool or base == tf.string
 
 
 def _is_copy(use: Use) -> bool:
