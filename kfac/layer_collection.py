@@ -35,13 +35,17 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
-from kfac.registration.completeness import check_towers, check_uses, check_variables
+from kfac.registration.checks import (
+    check_towers,
+    check_uses,
+    check_variables,
+    collections_of_graph,
+)
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import Decision, curvature_report, decision_lines
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
-from kfac.registration.tower_agreement import collections_of_graph
 from kfac.tracebacks import methods_show_user_frames
 from kfac.variables import name_of
 

@@ -100,7 +100,8 @@ class EigenbasisBlock(TwoFactorBlock):
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors
         rotates_first, rotates_last = reversed(sides) if transpose else sides
-        self._check_dense(vector)
+        if isinstance(vector, tf.IndexedSlices):
+            raise self._sparse_error()
         given = self._as_matrix(vector)
         matrix = tf.cast(given, self.eigenbasis_factor.dtype)
         if rotates_first:

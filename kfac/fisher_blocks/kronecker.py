@@ -127,13 +127,12 @@ class TwoFactorBlock(FisherBlock):
     _as_parameters = staticmethod(mat2d_to_layer_params)
     """Undoes `_as_matrix`, for parameters with the shapes of a template."""
 
-    def _check_dense(self, vector: Parameters) -> None:
-        if isinstance(vector, tf.IndexedSlices):
-            raise ValueError(
-                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
-                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
-                "convert the gradients with tf.convert_to_tensor."
-            )
+    def _sparse_error(self) -> ValueError:
+        return ValueError(
+            f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
+            "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or convert "
+            "the gradients with tf.convert_to_tensor."
+        )
 
 
 def as_text(dimensions: tuple[int, int]) -> str:
@@ -380,11 +379,12 @@ class KroneckerBlock(SplitDampedBlock):
             rows = low_rank.cheaper_row_product(vector)
             if rows is not None:
                 return self._as_parameters(self.params, operator.multiply_row_product(*rows))
-        if isinstance(vector, tf.IndexedSlices) and isinstance(left, DiagonalOperator):
+        if isinstance(vector, tf.IndexedSlices):
+            if not isinstance(left, DiagonalOperator):
+                raise self._sparse_error()
             of_rows = operator._replace(left=left.take(vector.indices))
             values = of_rows.multiply(vector.values)
             return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
-        self._check_dense(vector)
         return self._as_parameters(self.params, operator.multiply(self._as_matrix(vector)))
 
     def _kept_or_identity(

@@ -98,6 +98,30 @@ class FisherFactor(NamedFunctions):
     def dimension(self) -> int:
         """Rows of the matrix M; raises ValueError if static shapes do not give it."""
 
+    def _static_size(self, rank: int, axis: int = -1, part: int | None = None) -> int:
+        """Returns the static size of an axis, counted from the end, of tensors with `rank` axes.
+
+        Uses, see `kfac.fisher_factors.uses`, may have further axes in front. `part` is the number
+        of one of several tensors of a tower.
+
+        Raises:
+          ValueError: They have another number of axes, or the size is not static.
+        """
+        tensors = self._tensors[0][0] if part is None else self._tensors[0][0][part]
+        tensor = tf.nest.flatten(tensors)[0]
+        if isinstance(tensors, tuple):
+            rank = max(rank, tensor.shape.rank or 0)
+        size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
+        if size is None:
+            raise ValueError(
+                f"Cannot compute K-FAC statistics {self.name!r}: tensor "
+                f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
+                f"axes, {'the last' if axis == -1 else f'number {axis % rank}'} of static size. "
+                "Register the layer with its inputs and outputs as the layer computes them, and "
+                "set their static shape."
+            )
+        return int(size)
+
     @property
     @abc.abstractmethod
     def cov_shape(self) -> tuple[int, ...]:

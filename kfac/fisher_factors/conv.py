@@ -23,7 +23,7 @@ from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.uses import checked_size, fold_uses
+from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
@@ -149,7 +149,7 @@ class ConvInputKroneckerFactor(_OfFilter, MatrixFactor):
         Raises:
           ValueError: The images have another rank, or no static number of channels.
         """
-        channels = checked_size(self.name, self._tensors[0][0], *self._geometry.image_axes)
+        channels = self._static_size(*self._geometry.image_axes)
         return self._geometry.entries * channels + int(self._has_bias)
 
     @property
@@ -200,7 +200,7 @@ class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
         Raises:
           ValueError: The gradients have another rank, or no static number of outputs.
         """
-        return checked_size(self.name, self._tensors[0][0], *self._geometry.image_axes)
+        return self._static_size(*self._geometry.image_axes)
 
     def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
         gradients = as_images(tensors, self._geometry, self.dtype)
@@ -254,9 +254,8 @@ class ConvDiagonalFactor(_OfFilter, DiagonalFactor):
         Raises:
           ValueError: The tensors have another rank, or no static numbers of channels.
         """
-        images, gradients = self._tensors[0][0]
-        outputs = checked_size(self.name, gradients, *self._geometry.image_axes)
-        channels = checked_size(self.name, images, *self._geometry.image_axes)
+        axes = self._geometry.image_axes
+        channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return outputs * (self._geometry.entries * channels + int(self._has_bias))
 
     def _tower_moment(self, tensors: Any) -> Moment:
@@ -286,9 +285,8 @@ class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
         Raises:
           ValueError: The tensors have another rank, or no static numbers of channels.
         """
-        images, gradients = self._tensors[0][0]
-        outputs = checked_size(self.name, gradients, *self._geometry.image_axes)
-        channels = checked_size(self.name, images, *self._geometry.image_axes)
+        axes = self._geometry.image_axes
+        channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return self._geometry.entries * channels * outputs // channels
 
     def _tower_moment(self, tensors: Any) -> Moment:

@@ -22,7 +22,7 @@ from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.uses import checked_size, fold_uses
+from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 
 
@@ -60,7 +60,7 @@ class FullyConnectedKroneckerFactor(_OfDenseLayer, MatrixFactor):
         Raises:
           ValueError: The tensors have another rank, or no static n.
         """
-        return checked_size(self.name, self._tensors[0][0], 2) + int(self._has_bias)
+        return self._static_size(2) + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = fold_uses(tensors, 1)
@@ -106,7 +106,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         Raises:
           ValueError: The tensors have another rank, or no static n.
         """
-        size = self._one_hot_depth or checked_size(self.name, self._tensors[0][0], 2)
+        size = self._one_hot_depth or self._static_size(2)
         return size + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
@@ -146,9 +146,8 @@ class FullyConnectedDiagonalFactor(_OfDenseLayer, DiagonalFactor):
         Raises:
           ValueError: The tensors have another rank, or no static sizes.
         """
-        a, g = self._tensors[0][0]
-        inputs = checked_size(self.name, a, rank=2) + int(self._has_bias)
-        return inputs * checked_size(self.name, g, rank=2)
+        inputs = self._static_size(2, part=0) + int(self._has_bias)
+        return inputs * self._static_size(2, part=1)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         a, g = (tf.cast(t, self.dtype) for t in tensors)

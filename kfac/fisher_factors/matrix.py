@@ -155,7 +155,7 @@ class MatrixFactor(KeepingFactor):
 
         A vector that is not finite makes the diagonal not finite, too.
         """
-        return tensor_ops.diagonal(statistic)
+        return tf.raw_ops.MatrixDiagPart(input=statistic)
 
     def _source(self) -> Tensor | Reading:
         return self.source

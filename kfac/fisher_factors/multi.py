@@ -18,7 +18,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.uses import checked_size, fold_uses
+from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
@@ -73,7 +73,7 @@ class FullyConnectedMultiKF(KeepingFactor):
     @property
     def dimension(self) -> int:
         """n, plus 1 with a bias."""
-        return checked_size(self.name, self._tensors[0][0], 2) + int(self._has_bias)
+        return self._static_size(2) + int(self._has_bias)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ from kfac.fisher_factors.base import Known, Moment, Sources
 from kfac.fisher_factors.conv import as_images
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.uses import checked_size
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -104,7 +103,7 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
     @property
     def _channels(self) -> int:
         """Number of channels c."""
-        return checked_size(self.name, self._tensors[0][0], *self._geometry.image_axes)
+        return self._static_size(*self._geometry.image_axes)
 
     @property
     def dimension(self) -> int:

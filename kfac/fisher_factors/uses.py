@@ -2,8 +2,8 @@
 
 The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
 [N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
-examples of the first use come first. A list may also have tensors of several uses. Factors read the
-static sizes of such tensors here, too. Called by layer registration, factors and blocks.
+examples of the first use come first. A list may also have tensors of several uses. Called by layer
+registration and factors.
 """
 
 from collections.abc import Sequence
@@ -80,27 +80,3 @@ def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> 
         return False
     examples = sum(rows) // num_uses
     return examples > 0 and all(of_tensor % examples == 0 for of_tensor in rows)
-
-
-def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
-    """Returns the static size of an axis, counted from the end, of a tensor with `rank` axes.
-
-    Of a nest of tensors it looks at the first. If they are uses, see `as_uses`, it may have further
-    axes in front.
-
-    Raises:
-      ValueError: The tensor has another number of axes, or the size is not static.
-    """
-    tensor = tf.nest.flatten(tensors)[0]
-    if isinstance(tensors, tuple):
-        rank = max(rank, tensor.shape.rank or 0)
-    size = static_size(tensor, axis) if tensor.shape.rank == rank else None
-    if size is None:
-        raise ValueError(
-            f"Cannot compute K-FAC statistics {factor!r}: tensor "
-            f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-            f"axes, {'the last' if axis == -1 else f'number {axis % rank}'} of static size. "
-            "Register the layer with its inputs and outputs as the layer computes them, and set "
-            "their static shape."
-        )
-    return int(size)

@@ -15,7 +15,7 @@ import typing
 
 from kfac._types import Tensor
 from kfac.linalg import damped_matrix, eigendecomposition
-from kfac.linalg.damped_matrix import DampedMatrix
+from kfac.linalg.damped_matrix import DampedMatrix, damped_function
 from kfac.linalg.eigendecomposition import Eigendecomposition
 
 
@@ -120,7 +120,8 @@ class Power(MatrixFunction):
         """Returns (M + d·I)^e; inverses by the method of `undamped`."""
         method = undamped.inverse_method
         if self.exponent == -1 and method is not None:
-            return damped_matrix.damped_inverse(undamped.matrix, damping, previous, method)
+            attempts = damped_matrix.INVERSES[method]
+            return damped_function(undamped.matrix, damping, previous, attempts=attempts)
         return eigendecomposition.damped_power(undamped.eigen, damping, self.exponent, previous)
 
 
@@ -146,7 +147,8 @@ class Cholesky(MatrixFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns L."""
-        return damped_matrix.damped_cholesky(undamped.matrix, damping, previous)
+        attempts = damped_matrix.CHOLESKY
+        return damped_function(undamped.matrix, damping, previous, attempts=attempts)
 
 
 @typing.final
@@ -164,7 +166,8 @@ class CholeskyInverse(MatrixFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns L⁻¹."""
-        return damped_matrix.damped_cholesky_inverse(undamped.matrix, damping, previous)
+        attempts = damped_matrix.CHOLESKY_INVERSE
+        return damped_function(undamped.matrix, damping, previous, attempts=attempts)
 
 
 @typing.final

@@ -9,8 +9,8 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
-import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, inverse_from_root
 from kfac.linalg.shared import shared, sizes_above
-from kfac.linalg.tensor_ops import add_to_diagonal, all_finite, diagonal, identity_like
+from kfac.linalg.tensor_ops import add_to_diagonal, all_finite, identity_like
 
 v1 = tf.compat.v1
 
@@ -35,7 +35,7 @@ RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 class Attempts(NamedTuple):
-    """Ways to compute a function of M + d·I, defined in modules, because they are keys of a cache.
+    """Ways to compute a function of M + d·I.
 
     `first` computes it from M + d·I and the identity, and is not finite where it fails. `from_root`
     computes it from the Cholesky factor of M + d·I: that is tried several times in float64
@@ -57,42 +57,11 @@ class DampedMatrix(NamedTuple):
     rare_paths: Tensor
 
 
-def damped_inverse(
-    matrix: Tensor, damping: Tensor, previous: Tensor, method: str = "cholesky"
-) -> DampedMatrix:
-    """Returns (M + d·I)⁻¹, symmetric, and the path that gave it.
-
-    M [n, n] is symmetric, float32 or float64, and positive semi-definite if all is well. d, shape
-    [], is of the same dtype. `method` is a key of `kfac.linalg.inversion.INVERSIONS`. In order,
-    until the result is finite:
-
-    1. M, d not finite or d ≤ 0: the previous inverse.
-    2. The given method in the given precision. This is the whole cost of an ordinary call.
-    3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
-    4. Eigendecomposition in float64, negative eigenvalues set to zero.
-    5. The previous inverse.
-    """
-    attempts = Attempts(INVERSIONS[method], inverse_from_root)
-    return _damped_function(matrix, damping, previous, attempts=attempts)
-
-
-def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
-    """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
-    return _damped_function(matrix, damping, previous, attempts=_by_root(_root_itself))
-
-
-def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
-    """Returns L⁻¹, lower triangular, where LLᵀ = M + d·I; see `damped_inverse`."""
-    attempts = _by_root(tf.linalg.triangular_solve)
-    return _damped_function(matrix, damping, previous, attempts=attempts)
-
-
 def _root_itself(root: Tensor, identity: Tensor) -> Tensor:
     del identity
     return root
 
 
-@functools.cache
 def _by_root(function: RootFunction) -> Attempts:
     """Returns the ways to compute a function of the Cholesky factor L as one of LLᵀ."""
 
@@ -102,11 +71,32 @@ def _by_root(function: RootFunction) -> Attempts:
     return Attempts(attempt, function)
 
 
+INVERSES: Mapping[str, Attempts] = types.MappingProxyType(
+    {name: Attempts(first, inverse_from_root) for name, first in INVERSIONS.items()}
+)
+"""The inverse (M + d·I)⁻¹, by the name of the first attempt."""
+
+CHOLESKY = _by_root(_root_itself)
+"""The lower triangular L with LLᵀ = M + d·I."""
+
+CHOLESKY_INVERSE = _by_root(tf.linalg.triangular_solve)
+"""L⁻¹."""
+
+
 @shared(sizes=sizes_above(LARGEST_BLOCK))
-def _damped_function(
+def damped_function(
     matrix: Tensor, damping: Tensor, previous: Tensor, *, attempts: Attempts
 ) -> DampedMatrix:
-    """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
+    """Returns a function of M + d·I, and the path that gave it.
+
+    M [n, n] is symmetric, float32 or float64, and positive semi-definite if all is well. d, shape
+    [], is of the same dtype. In order, until the result is finite:
+
+    1. M, d not finite or d ≤ 0: the previous result.
+    2. The first attempt in the given precision. This is the whole cost of an ordinary call.
+    3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
+    4. Eigendecomposition in float64, negative eigenvalues set to zero.
+    5. The previous result.
 
     Most attempts read the lower triangle of M only. TensorFlow's Cholesky decomposition reports
     failure by NaN on a CPU, and eigendecompositions of NaN abort the step, so inputs and results
@@ -163,4 +153,4 @@ def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
     values, vectors = tf.linalg.eigh(matrix)
     root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
     upper = tf.linalg.qr(tf.transpose(root)).r
-    return tf.transpose(upper) * tf.sign(diagonal(upper))
+    return tf.transpose(upper) * tf.sign(tf.raw_ops.MatrixDiagPart(input=upper))

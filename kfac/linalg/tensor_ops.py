@@ -178,7 +178,8 @@ def trace(matrix: Tensor) -> Tensor:
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
     """Returns M + d·I of a matrix [n, n] and d [], without making I."""
-    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal(matrix) + value)
+    diagonal = tf.raw_ops.MatrixDiagPart(input=matrix)
+    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal + value)
 
 
 def append_homogeneous(rows: Tensor) -> Tensor:
@@ -197,7 +198,7 @@ def outer_product(rows: Tensor) -> Tensor:
     the diagonal are cut again. Rare consumers that need exact symmetry, such as decompositions,
     symmetrize it themselves.
     """
-    count, size = (static_size(rows, axis) for axis in (0, 1))
+    count, size = rows.shape.as_list()
     if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
         return tf.matmul(rows, rows, transpose_a=True)
     return typing.cast(Tensor, _product_by_quarters(rows))

@@ -18,6 +18,7 @@ from kfac.linalg.damped_functions import (
     Eigenbasis,
     Power,
 )
+from kfac.linalg.damped_matrix import INVERSES, damped_function
 from kfac.linalg.inversion import LARGEST_BLOCK
 from kfac.linalg.shared import Reading
 from kfac.state import assign_all, make_variable
@@ -109,14 +110,14 @@ def test_kept_in_another_dtype(graph, session):
     [(3, tf.float64, tf.float64), (LARGEST_BLOCK + 2, tf.float16, tf.float32)],
 )
 @pytest.mark.parametrize(
-    ("function", "compute"),
+    ("function", "attempts"),
     [
-        (INVERSE, damped_matrix.damped_inverse),
-        (Cholesky(), damped_matrix.damped_cholesky),
-        (CholeskyInverse(), damped_matrix.damped_cholesky_inverse),
+        (INVERSE, INVERSES["cholesky"]),
+        (Cholesky(), damped_matrix.CHOLESKY),
+        (CholeskyInverse(), damped_matrix.CHOLESKY_INVERSE),
     ],
 )
-def test_functions_of_averages(graph, session, size, kept, dtype, function, compute):
+def test_functions_of_averages(graph, session, size, kept, dtype, function, attempts):
     rows = np.random.RandomState(0).randn(2 * size, size)
     moment = rows.T @ rows
     total = make_variable("s", moment.shape, tf.float64, "", lambda: tf.constant(moment))
@@ -130,7 +131,9 @@ def test_functions_of_averages(graph, session, size, kept, dtype, function, comp
         functions=(function,), method="cholesky", dtype=dtype,
     )  # fmt: skip
     assert update.type == "StatefulPartitionedCall"
-    expected = compute(tf.cast(moment / 4, dtype), damping, tf.zeros(moment.shape, dtype)).matrix
+    expected = damped_function(
+        tf.cast(moment / 4, dtype), damping, tf.zeros(moment.shape, dtype), attempts=attempts
+    ).matrix
     session.run(v1.global_variables_initializer())
     expected = session.run(tf.cast(expected, kept))
     for paths in ([0, 0, 0], [0, 0, 1]):
