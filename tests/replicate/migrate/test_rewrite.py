@@ -261,7 +261,11 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        ("tf.contrib.cudnn_rnn.CudnnRNNTanh(1)", "tf.contrib.cudnn_rnn.CudnnRNNTanh", "BasicRNNCell"),
+        (
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh(1)",
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh",
+            "BasicRNNCell",
+        ),
         ("from tensorflow.contrib.gan import x", "tf.contrib.gan.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",
