@@ -108,11 +108,11 @@ ROWS = [
     *modules_of("tf.contrib.legacy_seq2seq", ("python.ops.seq2seq",)),
     Row("tf.contrib.legacy_seq2seq.*", None, NOTHING),
     *written_here("cudnn_rnn"),
-    Row(
-        "tf.contrib.cudnn_rnn.*",
-        None,
-        "Use the cells CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell with tf.nn.dynamic_rnn.",
+    *modules_of(
+        "tf.contrib.cudnn_rnn",
+        ("python.layers", "python.layers.cudnn_rnn", "python.ops.cudnn_rnn_ops"),
     ),
+    Row("tf.contrib.cudnn_rnn.*", None, "Use CudnnLSTM, CudnnGRU, or tf.nn.rnn_cell.BasicRNNCell."),
     *written_here("crf"),
     *modules_of("tf.contrib.crf", ("python.ops.crf",)),
     Row("tf.contrib.crf.*", None, NOTHING),

@@ -51,7 +51,7 @@ import tensorflow.python.ops.array_ops as array_ops
 from tensorflow import estimator, logging
 from tensorflow.compat.v1.estimator import RunConfig
 from tensorflow.contrib import kfac
-from tensorflow.contrib.cudnn_rnn.python.layers import CudnnLSTM
+from tensorflow.contrib.cudnn_rnn.python.layers import CudnnRNNTanh
 from tensorflow.core.framework import graph_pb2
 from tensorflow.examples.tutorials.mnist import input_data
 from tensorflow.python.estimator.canned.head import _Head
@@ -64,7 +64,7 @@ import os.path as path
     assert names.estimator is VIEW.estimator
     assert names.RunConfig is replicate.RunConfig
     assert names.learn is VIEW.contrib.learn
-    assert is_absent(names.CudnnLSTM)
+    assert is_absent(names.CudnnRNNTanh)
     assert names.input_data.read_data_sets is input_data.read_data_sets
     assert issubclass(replicate.Head, names._Head)
     assert names.ops is VIEW.python.framework.ops

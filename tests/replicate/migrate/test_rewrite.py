@@ -284,7 +284,11 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        ("tf.contrib.cudnn_rnn.CudnnLSTM(1)", "tf.contrib.cudnn_rnn.CudnnLSTM", "LSTMCell"),
+        (
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh(1)",
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh",
+            "BasicRNNCell",
+        ),
         ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",

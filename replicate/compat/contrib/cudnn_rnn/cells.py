@@ -1,7 +1,4 @@
-"""tf.contrib.cudnn_rnn: the cells that run what its layers have trained, on any device.
-
-Their variables are those that these layers save. The layers themselves are not here.
-"""
+"""Cells that compute what cuDNN does, on any device."""
 
 from typing import Any
 
@@ -14,8 +11,6 @@ from replicate.compat.cells.linear import affine
 from replicate.compat.contrib.rnn.block_cells import LSTMBlockCell
 
 v1 = tf.compat.v1
-
-__all__ = ["CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell"]
 
 
 class CudnnCompatibleLSTMCell(LSTMBlockCell):
@@ -35,10 +30,14 @@ class CudnnCompatibleGRUCell(GRUCell):
     """
 
     def __init__(
-        self, num_units: int, reuse: bool | None = None, kernel_initializer: Any = None
+        self,
+        num_units: int,
+        reuse: bool | None = None,
+        kernel_initializer: Any = None,
+        dtype: Any = None,
     ) -> None:
         """Keeps the settings; they are those of GRUCell."""
-        super().__init__(num_units, reuse=reuse, kernel_initializer=kernel_initializer)
+        super().__init__(num_units, reuse=reuse, kernel_initializer=kernel_initializer, dtype=dtype)
 
     def build(self, inputs_shape: Any) -> None:
         """Makes the variables for inputs of a shape."""
