@@ -35,6 +35,15 @@ _ESTIMATOR = [
         "tf.contrib.estimator",
         "replicate",
         (
+            "BoostedTreesEstimator",
+            "boosted_trees_classifier_train_in_memory",
+            "boosted_trees_regressor_train_in_memory",
+        ),
+    ),
+    *same(
+        "tf.contrib.estimator",
+        "replicate",
+        (
             "InMemoryEvaluatorHook",
             "add_metrics",
             "make_stop_at_checkpoint_step_hook",
