@@ -11,7 +11,7 @@ import functools
 import itertools
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,6 +21,7 @@ from kfac.curvature.averaging import BatchSums, fold_batch, fold_statistics
 from kfac.curvature.backward_pass import (
     BackwardPass,
     BackwardPasses,
+    BegunStatistics,
     block_gradients,
     checked_batch_size,
     first_order_statistics,
@@ -59,21 +60,6 @@ from kfac.variables import name_of
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
-
-
-class BegunStatistics(NamedTuple):
-    """Statistics of a batch that have begun.
-
-    Attributes:
-      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
-        behind.
-      start: Time at which they began.
-      backward: The backward pass, if it is made already.
-    """
-
-    due: Tensor | Gate | bool
-    start: Tensor
-    backward: BackwardPass | None = None
 
 
 @typing.final
@@ -389,8 +375,8 @@ class FisherEstimator(CurvatureByHand):
             with v1.name_scope(f"{self.name}/update_averages"):
                 return run_if(due, update)
         begun = self._begin_statistics(due)
-        with v1.name_scope(f"{self.name}/update_averages"):
-            return self._end_statistics(begun, update)
+        with v1.name_scope(f"{self.name}/update_averages"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, update))
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -410,8 +396,8 @@ class FisherEstimator(CurvatureByHand):
             changes = sums.added(passes.substitutes(backward), backward.is_finite)
             return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
-        with v1.name_scope(f"{self.name}/accumulate"):
-            return self._end_statistics(begun, add)
+        with v1.name_scope(f"{self.name}/accumulate"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, add))
 
     def _begin_statistics(self, due: Tensor | bool) -> BegunStatistics:
         """Begins the statistics of a batch, and makes all variables.
@@ -438,23 +424,19 @@ class FisherEstimator(CurvatureByHand):
     ) -> Operation:
         """Returns an op that ends statistics by an update, and notes the time that they took.
 
+        To be called where operations run only when the statistics are due, perhaps in a branch.
+
         Args:
           begun: The statistics.
-          update: Returns the op that uses the backward pass. Called once, perhaps in a branch.
+          update: Returns the op that uses the backward pass.
         """
-        due, start, known = begun
-
-        def timed() -> Operation:
-            passes = self._backward_passes()
-            backward = known or (passes.always() if due is True else passes.new())
-            # Changes wait for the time to be read, but not what they are made of, save in a branch.
-            with v1.control_dependencies([start]):
-                is_finite = tf.identity(backward.is_finite)
-            updated = update(backward._replace(is_finite=is_finite))
-            return self.times.end("covariance", start, updated)
-
-        with v1.control_dependencies([] if due is True else [start]):
-            return run_if(due, timed)
+        passes = self._backward_passes()
+        backward = begun.backward or (passes.always() if begun.due is True else passes.new())
+        # Changes wait for the time to be read, but not what they are made of, save in a branch.
+        with v1.control_dependencies([begun.start]):
+            is_finite = tf.identity(backward.is_finite)
+        updated = update(backward._replace(is_finite=is_finite))
+        return self.times.end("covariance", begun.start, updated)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""

@@ -46,6 +46,25 @@ class BackwardPass(NamedTuple):
     next_step: Tensor
 
 
+class BegunStatistics(NamedTuple):
+    """Statistics of a batch that have begun.
+
+    Attributes:
+      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
+        behind.
+      start: Time at which they began.
+      backward: The backward pass, if it is made already.
+    """
+
+    due: Tensor | Gate | bool
+    start: Tensor
+    backward: BackwardPass | None = None
+
+    def waits(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a scope of operations that wait for the start, if they may not be due."""
+        return v1.control_dependencies([] if self.due is True else [self.start])
+
+
 def propagate_back(
     mode: EstimationMode,
     losses: RegisteredLosses,
@@ -195,7 +214,7 @@ class BackwardPasses:
 
     def substitutes(self, backward: BackwardPass | None = None) -> Substitutes:
         """Returns the gradients of a pass, or of the one that always runs, by those of factors."""
-        old, new = self.of_factors(), backward or self.always()
+        old, new = self._stand_ins or self.always(), backward or self.always()
         return {
             before.ref(): after
             for old_source, new_source in zip(old.gradients, new.gradients, strict=True)

@@ -9,6 +9,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.5.
 """
 
+import functools
 import typing
 from collections.abc import Callable, Sequence
 
@@ -119,18 +120,13 @@ class AdaptedDamping(DampingRule):
         """Makes the variables of λ, ρ and L(θ); all but λ are NaN at first."""
         if self._variables:
             return
-        damping = self._initial
+        damping, dtype = self._initial, self._dtype
         if not isinstance(damping, tf.Variable):
-            damping = make_variable(
-                "damping", [], self._dtype, CPU, initial=lambda: self._as_scalar(self._initial)
-            )
-        kept = (
-            make_variable(name, [], self._dtype, CPU, initial=NAN) for name in ("rho", "prev_loss")
-        )
+            first = functools.partial(tensor_ops.as_scalar, damping, dtype)
+            damping = make_variable("damping", [], dtype, CPU, initial=first)
+        names = "rho", "prev_loss"
+        kept = (make_variable(name, [], dtype, CPU, initial=NAN) for name in names)
         self._variables = (damping, *kept)
-
-    def _as_scalar(self, value: Scalar) -> Tensor:
-        return tensor_ops.as_scalar(value, self._dtype)
 
     @property
     def variables(self) -> list[Variable]:

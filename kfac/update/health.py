@@ -192,9 +192,8 @@ def numbers_of(factor: FisherFactor) -> FactorNumbers:
             is_matrix = isinstance(factor, MatrixFactor)
             matrix = factor.source if is_matrix else factor.get_cov_as_linear_operator().to_dense()
         variables = tuple(slot.variables for slot in slots)
-        (trace, weight, norm), *kept = _numbers(factor.trace, weight, matrix, variables)
-        of_slots = tuple(SlotNumbers(*each) for each in kept)
-        return FactorNumbers(trace, weight, norm, of_slots)
+        (trace, number, norm), *kept = _numbers(factor.trace, weight, matrix, variables)
+        return FactorNumbers(trace, number, norm, tuple(SlotNumbers(*each) for each in kept))
 
 
 @shared

@@ -7,9 +7,9 @@
     apply         θ ← θ − step, if the step is finite
     judge         λ by ρ, the change of the loss over that of its model       §6.5
 
-`KfacStep.make` does all six, in this order. A policy says what is due, see `kfac.update.refresh`; a
-rule of `kfac.update.momentum` makes the step; one of `kfac.damping` judges it, and may have it
-taken back. Called by the optimizer.
+`KfacStep.make` does all six. A policy says what is due, see `kfac.update.refresh`; a rule of
+`kfac.update.momentum` has gradients, or velocities, preconditioned and makes the step of them; one
+of `kfac.damping` judges it, and may have it taken back. Called by the optimizer.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.
@@ -132,7 +132,8 @@ class KfacStep:
                 inputs = self._inputs(pairs, velocities)
                 step = self.momentum.step(inputs)
                 update = update_if_finite(step, inputs, velocities, due.step)
-                update = self._foretold(update, step, inputs, number)
+                if self.change:
+                    update = self._foretold(update, step, inputs, number, self.change)
             with v1.control_dependencies(folded):
                 self._summarize(due.summaries_wait)
                 # TensorFlow counts each run as a global step; so not where a run may make none.
@@ -300,7 +301,9 @@ class KfacStep:
         products = self.estimator.multiply_function(ITSELF, pairs, from_identity=from_identity)
         return [product for product, _ in products]
 
-    def _foretold(self, update: Update, step: Step, inputs: StepInputs, number: Tensor) -> Update:
+    def _foretold(
+        self, update: Update, step: Step, inputs: StepInputs, number: Tensor, change: ModelChange
+    ) -> Update:
         """Returns an update with what its judge must know before it is made, and Δq to keep.
 
         Args:
@@ -308,19 +311,19 @@ class KfacStep:
           step: The step that it makes.
           inputs: Of what that was computed.
           number: Number of steps before it, int64 [].
+          change: Keeps Δq.
         """
-        judge, change = self.judge, self.change
         known = step.model_change() if self.momentum.knows_model_change else None
-        if judge:
+        if self.judge:
             compute = step.model_change if known is None else lambda: known
-            dtype = inputs.damping.dtype
+            dtype, is_made, variables = inputs.damping.dtype, update.is_made, inputs.variables
             update = update._replace(
-                prediction=judge.predict(number, update.is_made, compute, dtype),
-                before=[Assignment(v, read(v)) for v in inputs.variables if judge.may_reject],
+                prediction=self.judge.predict(number, is_made, compute, dtype),
+                before=[Assignment(v, read(v)) for v in variables if self.judge.may_reject],
             )
-        if change and known is not None:
+        if known is not None:
             return update._replace(kept_change=change.kept(update.is_made, known))
-        if change and update.prediction:
+        if update.prediction:
             judged = update.prediction
             return update._replace(kept_change=change.kept(judged.due, judged.model_change))
         return update
