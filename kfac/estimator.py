@@ -7,12 +7,11 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §5 and §6.
 """
 
-import contextlib
 import functools
 import itertools
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,6 +21,7 @@ from kfac.curvature.averaging import BatchSums, fold_batch, fold_statistics
 from kfac.curvature.backward_pass import (
     BackwardPass,
     BackwardPasses,
+    BegunStatistics,
     block_gradients,
     checked_batch_size,
     first_order_statistics,
@@ -60,25 +60,6 @@ from kfac.variables import name_of
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
-
-
-class BegunStatistics(NamedTuple):
-    """Statistics of a batch that have begun.
-
-    Attributes:
-      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
-        behind.
-      start: Time at which they began.
-      backward: The backward pass, if it is made already.
-    """
-
-    due: Tensor | Gate | bool
-    start: Tensor
-    backward: BackwardPass | None = None
-
-    def waits(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a scope of operations that wait for the start, if they may not be due."""
-        return v1.control_dependencies([] if self.due is True else [self.start])
 
 
 @typing.final

@@ -81,26 +81,14 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _of_layers(
-    function: Callable[Concatenate[LayerTable, _P], _R],
+def _of_table(
+    function: Callable[Concatenate[Any, _P], _R], table: str = "layer_table"
 ) -> Callable[Concatenate["LayerCollection", _P], _R]:
-    """Makes a method of a function of the layer table, with its other arguments and docstring."""
+    """Makes a method of a function of one of the tables, with its other arguments and docstring."""
 
     @functools.wraps(function)
     def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return function(self.layer_table, *args, **kwargs)
-
-    return method
-
-
-def _of_losses(
-    function: Callable[Concatenate[LossTable, _P], _R],
-) -> Callable[Concatenate["LayerCollection", _P], _R]:
-    """Makes a method of a function of the loss table, with its other arguments and docstring."""
-
-    @functools.wraps(function)
-    def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return function(self.loss_table, *args, **kwargs)
+        return function(getattr(self, table), *args, **kwargs)
 
     return method
 
@@ -176,20 +164,20 @@ class LayerCollection:
 
     # Registration of layers.
 
-    register_fully_connected = _of_layers(dense_layers.register_fully_connected)
-    register_fully_connected_multi = _of_layers(dense_layers.register_fully_connected_multi)
-    register_generic = _of_layers(dense_layers.register_generic)
-    register_scale_and_shift = _of_layers(scale_shift.register_scale_and_shift)
-    register_layer_norm = _of_layers(scale_shift.register_layer_norm)
-    register_conv1d = _of_layers(convolutions.register_conv1d)
-    register_conv2d = _of_layers(convolutions.register_conv2d)
-    register_convolution = _of_layers(convolutions.register_convolution)
-    register_depthwise_conv2d = _of_layers(convolutions.register_depthwise_conv2d)
-    register_separable_conv2d = _of_layers(convolutions.register_separable_conv2d)
-    register_conv2d_multi = _of_layers(convolutions.register_conv2d_multi)
-    register_block = _of_layers(dense_layers.register_block)
-    define_linked_parameters = _of_layers(LayerTable.define_linked_parameters)
-    make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
+    register_fully_connected = _of_table(dense_layers.register_fully_connected)
+    register_fully_connected_multi = _of_table(dense_layers.register_fully_connected_multi)
+    register_generic = _of_table(dense_layers.register_generic)
+    register_scale_and_shift = _of_table(scale_shift.register_scale_and_shift)
+    register_layer_norm = _of_table(scale_shift.register_layer_norm)
+    register_conv1d = _of_table(convolutions.register_conv1d)
+    register_conv2d = _of_table(convolutions.register_conv2d)
+    register_convolution = _of_table(convolutions.register_convolution)
+    register_depthwise_conv2d = _of_table(convolutions.register_depthwise_conv2d)
+    register_separable_conv2d = _of_table(convolutions.register_separable_conv2d)
+    register_conv2d_multi = _of_table(convolutions.register_conv2d_multi)
+    register_block = _of_table(dense_layers.register_block)
+    define_linked_parameters = _of_table(LayerTable.define_linked_parameters)
+    make_or_get_factor = _of_table(LayerTable.make_or_get_factor)
 
     def auto_register_layers(
         self,
@@ -309,22 +297,22 @@ class LayerCollection:
 
     # Losses.
 
-    register_categorical_predictive_distribution = _of_losses(
-        losses.register_categorical_predictive_distribution
+    register_categorical_predictive_distribution = _of_table(
+        losses.register_categorical_predictive_distribution, "loss_table"
     )
     register_softmax_cross_entropy_loss = register_categorical_predictive_distribution
-    register_onehot_categorical_predictive_distribution = _of_losses(
-        losses.register_onehot_categorical_predictive_distribution
+    register_onehot_categorical_predictive_distribution = _of_table(
+        losses.register_onehot_categorical_predictive_distribution, "loss_table"
     )
-    register_normal_predictive_distribution = _of_losses(
-        losses.register_normal_predictive_distribution
+    register_normal_predictive_distribution = _of_table(
+        losses.register_normal_predictive_distribution, "loss_table"
     )
-    register_squared_error_loss = _of_losses(losses.register_squared_error_loss)
-    register_normal_mean_variance_predictive_distribution = _of_losses(
-        losses.register_normal_mean_variance_predictive_distribution
+    register_squared_error_loss = _of_table(losses.register_squared_error_loss, "loss_table")
+    register_normal_mean_variance_predictive_distribution = _of_table(
+        losses.register_normal_mean_variance_predictive_distribution, "loss_table"
     )
-    register_multi_bernoulli_predictive_distribution = _of_losses(
-        losses.register_multi_bernoulli_predictive_distribution
+    register_multi_bernoulli_predictive_distribution = _of_table(
+        losses.register_multi_bernoulli_predictive_distribution, "loss_table"
     )
     register_sigmoid_cross_entropy_loss = register_multi_bernoulli_predictive_distribution
 
@@ -353,9 +341,9 @@ class LayerCollection:
         """The op that computes the inputs of each loss in `losses`, and says where it is."""
         return self.loss_table.colocation_ops
 
-    eval_losses = _of_losses(LossTable.evaluate)
-    total_loss = _of_losses(LossTable.total_loss)
-    total_sampled_loss = _of_losses(LossTable.total_sampled_loss)
+    eval_losses = _of_table(LossTable.evaluate, "loss_table")
+    total_loss = _of_table(LossTable.total_loss, "loss_table")
+    total_sampled_loss = _of_table(LossTable.total_sampled_loss, "loss_table")
 
     # The end of registration.
 

@@ -46,6 +46,25 @@ class BackwardPass(NamedTuple):
     next_step: Tensor
 
 
+class BegunStatistics(NamedTuple):
+    """Statistics of a batch that have begun.
+
+    Attributes:
+      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
+        behind.
+      start: Time at which they began.
+      backward: The backward pass, if it is made already.
+    """
+
+    due: Tensor | Gate | bool
+    start: Tensor
+    backward: BackwardPass | None = None
+
+    def waits(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a scope of operations that wait for the start, if they may not be due."""
+        return v1.control_dependencies([] if self.due is True else [self.start])
+
+
 def propagate_back(
     mode: EstimationMode,
     losses: RegisteredLosses,

@@ -68,11 +68,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     @property
     def eigenbasis_factor(self) -> EigenbasisFactor:
-        """The factor of s, which keeps the bases too.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
+        """The factor of s, which keeps the bases too."""
         return typing.cast(EigenbasisFactor, self.factors[2])
 
     def describe(self) -> str:

@@ -64,20 +64,12 @@ class TwoFactorBlock(FisherBlock):
 
     @property
     def input_factor(self) -> FisherFactor:
-        """A, the factor of the layer's inputs.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
+        """A, the factor of the layer's inputs."""
         return self.factors[0]
 
     @property
     def output_factor(self) -> FisherFactor:
-        """G, the factor of the gradients of the layer's outputs.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
+        """G, the factor of the gradients of the layer's outputs."""
         return self.factors[1]
 
     @property
@@ -88,11 +80,7 @@ class TwoFactorBlock(FisherBlock):
         return weight.shape.num_elements() // outputs + len(bias), outputs
 
     def check_shapes(self) -> None:
-        """Compares the sizes of A and G with the parameters.
-
-        Raises:
-          ValueError: The sizes do not fit, or shapes are not static.
-        """
+        """Compares the sizes of A and G with the parameters."""
         found = (self.input_factor.dimension, self.output_factor.dimension)
         if found != self.matrix_shape:
             raise ValueError(

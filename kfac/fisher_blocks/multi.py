@@ -124,11 +124,7 @@ class FullyConnectedSeriesFB(SplitDampedBlock):
             raise unsupported_chain_error(function, f"layer {self.name!r}")
 
     def register(self, function: MatrixFunction) -> None:
-        """Registers the chains of A and G for products with the inverse.
-
-        Raises:
-          ValueError: The function is not `INVERSE`.
-        """
+        """Registers the chains of A and G for products with the inverse."""
         self._check(function)
         for factor, damping in self._pairs():
             factor.register(Chain(self._option), damping)
@@ -136,11 +132,7 @@ class FullyConnectedSeriesFB(SplitDampedBlock):
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
-        """Returns the damped inverse, which is symmetric, times a vector.
-
-        Raises:
-          ValueError: The function is not `INVERSE`.
-        """
+        """Returns the damped inverse, which is symmetric, times a vector."""
         del transpose
         self._check(function)
         matrix = layer_params_to_mat2d(vector)

@@ -47,11 +47,7 @@ class SingleFactorBlock(FisherBlock):
 
     @property
     def factor(self) -> FisherFactor:
-        """M.
-
-        Raises:
-          ValueError: M has not been made yet.
-        """
+        """M."""
         return self.factors[0]
 
     @property
@@ -65,11 +61,7 @@ class SingleFactorBlock(FisherBlock):
         return sum(param.shape.num_elements() for param in as_tuple(self.params))
 
     def check_shapes(self) -> None:
-        """Compares the size of M with the parameters.
-
-        Raises:
-          ValueError: The size does not fit, or shapes are not static.
-        """
+        """Compares the size of M with the parameters."""
         if self.factor.dimension != self.size:
             raise ValueError(
                 f"Cannot precondition layer {self.name!r}: its parameters have {self.size} entries "

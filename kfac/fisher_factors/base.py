@@ -103,9 +103,6 @@ class FisherFactor(NamedFunctions):
 
         Uses, see `kfac.fisher_factors.uses`, may have further axes in front. `part` is the number
         of one of several tensors of a tower.
-
-        Raises:
-          ValueError: They have another number of axes, or the size is not static.
         """
         tensors = self._tensors[0][0] if part is None else self._tensors[0][0][part]
         tensor = tf.nest.flatten(tensors)[0]

@@ -144,11 +144,7 @@ class ConvInputKroneckerFactor(_OfFilter, MatrixFactor):
 
     @property
     def dimension(self) -> int:
-        """Entries · channels of the filter, plus 1 with a bias.
-
-        Raises:
-          ValueError: The images have another rank, or no static number of channels.
-        """
+        """Entries · channels of the filter, plus 1 with a bias."""
         channels = self._static_size(*self._geometry.image_axes)
         return self._geometry.entries * channels + int(self._has_bias)
 
@@ -195,11 +191,7 @@ class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
 
     @property
     def dimension(self) -> int:
-        """Number of output channels.
-
-        Raises:
-          ValueError: The gradients have another rank, or no static number of outputs.
-        """
+        """Number of output channels."""
         return self._static_size(*self._geometry.image_axes)
 
     def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
@@ -249,11 +241,7 @@ class ConvDiagonalFactor(_OfFilter, DiagonalFactor):
 
     @property
     def dimension(self) -> int:
-        """(Entries · channels of the filter, plus 1 with a bias) · outputs.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static numbers of channels.
-        """
+        """(Entries · channels of the filter, plus 1 with a bias) · outputs."""
         axes = self._geometry.image_axes
         channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return outputs * (self._geometry.entries * channels + int(self._has_bias))
@@ -280,11 +268,7 @@ class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
 
     @property
     def dimension(self) -> int:
-        """Entries of the filter · channels · m.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static numbers of channels.
-        """
+        """Entries of the filter · channels · m."""
         axes = self._geometry.image_axes
         channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return self._geometry.entries * channels * outputs // channels

@@ -55,11 +55,7 @@ class FullyConnectedKroneckerFactor(_OfDenseLayer, MatrixFactor):
 
     @property
     def dimension(self) -> int:
-        """n, plus 1 with a bias.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static n.
-        """
+        """n, plus 1 with a bias."""
         return self._static_size(2) + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
@@ -101,11 +97,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
     @property
     def dimension(self) -> int:
-        """Length n of X or the number of ids, plus 1 with a bias.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static n.
-        """
+        """Length n of X or the number of ids, plus 1 with a bias."""
         size = self._one_hot_depth or self._static_size(2)
         return size + int(self._has_bias)
 
@@ -141,11 +133,7 @@ class FullyConnectedDiagonalFactor(_OfDenseLayer, DiagonalFactor):
 
     @property
     def dimension(self) -> int:
-        """(inputs, plus 1 with a bias) · outputs.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static sizes.
-        """
+        """(inputs, plus 1 with a bias) · outputs."""
         inputs = self._static_size(2, part=0) + int(self._has_bias)
         return inputs * self._static_size(2, part=1)
 

@@ -109,11 +109,7 @@ class FullyConnectedMultiKF(KeepingFactor):
         return DenseOperator(self.cov)
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers the matrices of a chain.
-
-        Raises:
-          ValueError: The function is not a `Chain`.
-        """
+        """Registers the matrices of a chain."""
         if not isinstance(function, Chain):
             raise self._unsupported(function)
         self.keep(function, damping)

@@ -185,11 +185,7 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
         )
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable.
-
-        Raises:
-          ValueError: The function is neither of these.
-        """
+        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable."""
         self._check(function)
         if function == INVERSE:
             self.keep(function, damping)
@@ -199,9 +195,6 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
 
         Before the first update the inverse is zero. By Sherman and Morrison it is B⁻¹ − B⁻¹m mᵀB⁻¹
         / (1 + mᵀB⁻¹m), where B is the matrix without its rank-one term.
-
-        Raises:
-          ValueError: The function is neither of these.
         """
         self._check(function)
         d = tf.cast(damping.value(), self.dtype)

@@ -84,17 +84,8 @@ def register_categorical_predictive_distribution(
     Logits are [batch, classes], or have more axes in front of the last. Targets are class
     numbers, shaped as the logits without their last axis.
     """
-    _register(
-        table,
-        CategoricalLogitsNegativeLogProbLoss,
-        (logits,),
-        seed,
-        targets,
-        name,
-        coeff,
-        reuse,
-        weights,
-    )
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, CategoricalLogitsNegativeLogProbLoss, (logits,), *options)
 
 
 def register_onehot_categorical_predictive_distribution(
@@ -112,17 +103,8 @@ def register_onehot_categorical_predictive_distribution(
     Logits are [batch, classes], or have more axes in front of the last. Targets are one-hot
     vectors or probabilities, shaped as the logits.
     """
-    _register(
-        table,
-        OnehotCategoricalLogitsNegativeLogProbLoss,
-        (logits,),
-        seed,
-        targets,
-        name,
-        coeff,
-        reuse,
-        weights,
-    )
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, OnehotCategoricalLogitsNegativeLogProbLoss, (logits,), *options)
 
 
 def register_normal_predictive_distribution(
@@ -144,17 +126,8 @@ def register_normal_predictive_distribution(
       TypeError: The variance is not a Python number.
       ValueError: The variance is not positive, or as for all losses.
     """
-    _register(
-        table,
-        NormalMeanNegativeLogProbLoss,
-        (mean, var),
-        seed,
-        targets,
-        name,
-        coeff,
-        reuse,
-        weights,
-    )
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, NormalMeanNegativeLogProbLoss, (mean, var), *options)
 
 
 def register_squared_error_loss(
@@ -191,17 +164,8 @@ def register_normal_mean_variance_predictive_distribution(
 
     Mean, variance > 0 and targets are [batch, n]; weights may be, too.
     """
-    _register(
-        table,
-        NormalMeanVarianceNegativeLogProbLoss,
-        (mean, variance),
-        seed,
-        targets,
-        name,
-        coeff,
-        reuse,
-        weights,
-    )
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, NormalMeanVarianceNegativeLogProbLoss, (mean, variance), *options)
 
 
 def register_multi_bernoulli_predictive_distribution(
@@ -218,14 +182,5 @@ def register_multi_bernoulli_predictive_distribution(
 
     Logits are [batch, ...]. Targets are in [0, 1] and shaped as the logits; weights may be, too.
     """
-    _register(
-        table,
-        MultiBernoulliNegativeLogProbLoss,
-        (logits,),
-        seed,
-        targets,
-        name,
-        coeff,
-        reuse,
-        weights,
-    )
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, MultiBernoulliNegativeLogProbLoss, (logits,), *options)

@@ -92,8 +92,8 @@ class Descent:
         self.rule.check_variables([self.theta])
         self.rule.make_variables()
         self.kept.make_variables()
-        before = self.rule.before_step(read(self.counter), mean, seconds)
-        with v1.control_dependencies([before.done]):
+        self.before = self.rule.before_step(read(self.counter), mean, seconds)
+        with v1.control_dependencies([self.before.done]):
             prediction = self.rule.predict(
                 read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
             )
@@ -114,6 +114,7 @@ class Descent:
 def test_immediately(graph, session):
     """The loss falls from 4 to 1 at the second step: by what is foretold, or by far less."""
     descent = Descent()
+    assert descent.before.inverse_damping is None  # As it is read.
     session.run(v1.global_variables_initializer())
     session.run(descent.train)
     assert np.isnan(session.run([descent.rule.rho, descent.kept.variable])).all()
@@ -148,8 +149,8 @@ def test_a_step_is_judged_once(graph, session):
     session.run(v1.global_variables_initializer())
     session.run(descent.train, {descent.change: -3.0})  # From 16 to 4, foretold too small.
     assert session.run(descent.rule.variables[2]) == 16.0
-    for _ in range(3):
-        session.run(judge)
+    for expected in (1.0, 0.5, 0.5):  # Inverses use the damping from before the judgement.
+        assert session.run(judge)[1] == expected
         assert session.run([descent.rule.damping, descent.rule.rho]) == [0.5, 4.0]
         assert np.isnan(session.run(descent.rule.variables[2]))
 
