@@ -413,14 +413,13 @@ class Layer(tf.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> "Layer":
         """Returns a copy that shares graph, scope and what lies in the graph."""
         new = type(self).__new__(type(self))
-        memo[id(self)] = new
+        records = self._records.copy()
+        shared = [each for each in vars(self).values() if _is_in_graph(each)]
+        shared += [self._graph, self._scope, *records.trained, *records.fixed]
+        memo.update({id(each): each for each in shared})
+        memo.update({id(self): new, id(self._records): records})
         for name, value in vars(self).items():
-            if name in ("_graph", "_scope") or _is_in_graph(value):
-                object.__setattr__(new, name, value)
-            elif name == "_records":
-                object.__setattr__(new, name, value.copy())
-            else:
-                object.__setattr__(new, name, copy.deepcopy(value, memo))
+            object.__setattr__(new, name, copy.deepcopy(value, memo))
         return new
 
 

@@ -385,5 +385,11 @@ def _composed(factor: Any, summand: Any, scale: Any, offset: Any) -> tuple[Any, 
 
 
 batch_normalization = functional_form(
-    BatchNormalization, "batch_normalization", training_before="trainable"
+    BatchNormalization,
+    "batch_normalization",
+    training_before="trainable",
+    last=(
+        *("renorm", "renorm_clipping", "renorm_momentum"),
+        *("fused", "virtual_batch_size", "adjustment"),
+    ),
 )

@@ -91,7 +91,7 @@ def regularizer(given: Any) -> Any:
             terms.append(absolute * tf.reduce_sum(tf.abs(weights)))
         if squared:
             terms.append(squared * tf.reduce_sum(tf.square(weights)))
-        return sum(terms)
+        return terms[0] if len(terms) == 1 else tf.add_n(terms)
 
     return penalty
 

@@ -1,14 +1,18 @@
 """Functions of tf.layers, made from the classes: each call makes a layer and applies it."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def functional_form(
-    layer: Callable[..., Any], name: str, has_reuse: bool = True, training_before: str = ""
+    layer: Callable[..., Any],
+    name: str,
+    has_reuse: bool = True,
+    training_before: str = "",
+    last: Sequence[str] = (),
 ) -> Callable[..., Any]:
     """Makes the function of a class of layers.
 
@@ -20,8 +24,10 @@ def functional_form(
       name: Name of the function.
       has_reuse: False for a layer without variables, which takes no `reuse`.
       training_before: Parameter in front of which `training=False` stands, "" for none.
+      last: Parameters that the class has in front of others, and the function at its end.
     """
-    signature = inspect.Signature(_parameters(layer, has_reuse, training_before))
+    parameters = _parameters(layer, has_reuse, training_before)
+    signature = inspect.Signature(sorted(parameters, key=lambda each: each.name in last))
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:

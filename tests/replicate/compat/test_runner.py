@@ -15,7 +15,6 @@ from replicate.compat import __main__ as command_line
 from replicate.compat import runner
 
 ROOT = Path(__file__).parents[3]
-needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
 
 MODEL = '''
 """The model, in a module of its own."""
@@ -104,7 +103,6 @@ def run_forked(run_python):
     return run
 
 
-@needs_keras
 def test_program_trains_on_the_towers_that_are_asked_for(tmp_path, run_forked):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
@@ -181,7 +179,6 @@ if __name__ == "__main__":
 """
 
 
-@needs_keras
 def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
