@@ -19,7 +19,7 @@ from typing import Any
 from replicate.compat.absent import absent, error_of_use, is_absent
 from replicate.compat.lost_names import LOST_FROM, with_lost_names
 from replicate.compat.old_modules import is_old_module, old_module
-from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
+from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, names_below, row_of
 
 VERSION = "1.15.5"
 """The version that programs find: the last TensorFlow 1."""
@@ -103,6 +103,8 @@ class _Overlay(types.ModuleType):
         self._path = path
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # An import of "*" asks for it.
+            return [each for each in dir(self) if not each.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}"
@@ -117,6 +119,13 @@ class _Overlay(types.ModuleType):
             return self._own(name)
         except ModuleNotFoundError:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+
+    def __dir__(self) -> list[str]:
+        try:
+            own = dir(importlib.import_module(self.__name__))
+        except ModuleNotFoundError:
+            own = []
+        return sorted({*own, *names_below(self._path)})
 
     def _own(self, name: str) -> Any:
         """Returns a name of the real module."""
