@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.compat import cells
 from replicate.compat.absent import is_absent
 from replicate.compat.mnist import input_data
 from replicate.compat.old_modules import OldModule
@@ -74,6 +75,21 @@ import os.path as path
     assert names.logging is tf.compat.v1.logging
     assert names.graph_pb2.GraphDef is tf.compat.v1.GraphDef
     assert hasattr(names.path, "join")
+
+
+def test_cells_stand_in_tf_nn_and_in_private_modules(run_source):
+    names = run_source(
+        """
+from tensorflow.nn.rnn_cell import LSTMCell
+from tensorflow.python.ops.rnn_cell import *
+from tensorflow.python.ops.rnn_cell_impl import _Linear, _like_rnncell, _zero_state_tensors
+"""
+    )
+    assert names.LSTMCell is cells.LSTMCell is VIEW.nn.rnn_cell.LSTMCell
+    assert names.GRUCell is cells.GRUCell
+    assert names.RNNCell is VIEW.contrib.rnn.RNNCell
+    assert VIEW.nn.relu is tf.nn.relu
+    assert {"relu", "rnn_cell"} <= set(dir(VIEW.nn))
 
 
 @pytest.mark.parametrize(

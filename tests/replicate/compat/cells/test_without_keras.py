@@ -1,12 +1,6 @@
 """A program with cells runs where no Keras can be imported."""
 
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
-
-ROOT = Path(__file__).parents[4]
 
 PROGRAM = """
     import numpy as np
@@ -62,15 +56,8 @@ decoder/attention_wrapper/attention_layer/kernel
 """
 
 
-def test_cells_run_without_keras(tmp_path):
+def test_cells_run_without_keras(tmp_path, run_python):
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
-    ended = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "-c", LAUNCH],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.split() == [f"{name}:0" for name in NAMES.split()]
+    ended = run_python(LAUNCH, folder=tmp_path, quick=True)
+    assert ended.code == 0, ended.err
+    assert ended.out.split() == [f"{name}:0" for name in NAMES.split()]
