@@ -1,12 +1,14 @@
 # The project's commands. `make` alone lists them; pass options through ARGS="...".
 
 PYTHON ?= python3
-# cpu or gpu; once chosen by `make setup`, the other targets keep it.
-TF ?= $(if $(wildcard .venv/.ready-gpu),gpu,cpu)
+READY_PRE := .venv-pre/.ready-pre
+# cpu, gpu or pre; once chosen by `make setup`, the other targets keep it. pre has a .venv-pre of its own.
+TF ?= $(if $(wildcard .venv/.ready-gpu),gpu,$(if $(wildcard .venv/.ready-cpu),cpu,$(if $(wildcard $(READY_PRE)),pre,cpu)))
 ARGS ?=
 NAME ?=
-READY := .venv/.ready-$(TF)
-BIN := .venv/bin
+VENV := .venv$(if $(filter pre,$(TF)),-pre)
+READY := $(VENV)/.ready-$(TF)
+BIN := $(VENV)/bin
 # A Python 3.10 or 3.11; empty: PYTHON if it is one, else python3.11 or python3.10.
 PYTHON_TF215 ?=
 READY_TF215 := .venv-tf215/.ready-tf215
@@ -24,17 +26,22 @@ TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
 	$(addprefix tests/replicate/estimator/,checkpoints $(patsubst %,test_%.py, \
 		estimator evaluating exporting keras_names session training warm_start)) \
 	$(addprefix tests/kfac/,graph_search keras registration old_programs test_optimizer.py)
+# What the next version of TensorFlow, and of Keras, has decided before: names, variables and
+# devices, input pipelines, graphs that are searched.
+TESTS_PRE := tests/test_used_names.py \
+	$(addprefix tests/replicate/,compat/test_runner.py estimator/checkpoints tower variables) \
+	$(addprefix tests/kfac/,graph_search keras/test_approximations.py keras/test_equality.py)
 
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup train test test-all test-tf215 test-reliability docs bench gpu-check lint audit build lock clean
+.PHONY: help setup train test test-all test-tf215 test-pre test-reliability docs bench gpu-check lint audit build lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY)  ## make .venv with everything that training and testing need (TF=gpu for GPUs)
+setup: $(READY)  ## make .venv with all that training and testing need (TF=gpu: for GPUs; TF=pre: .venv-pre, the next TensorFlow)
 
 train: setup  ## train the example ConvNet with K-FAC on two towers; ARGS="--help" lists its options
 	$(BIN)/python -m examples.convnet $(ARGS)
@@ -42,7 +49,7 @@ train: setup  ## train the example ConvNet with K-FAC on two towers; ARGS="--hel
 test: setup  ## run the tests that find nearly all faults; ARGS="tests/kfac -k damping" picks others
 	$(BIN)/python -m pytest -n auto --dist=loadfile $(or $(ARGS),--scope=core)
 
-test-all: setup  ## run the tests that `make test` leaves out: broad ones, and those on TensorFlow 2.15
+test-all: setup  ## run the tests that `make test` leaves out: broad ones, and those on TensorFlow 2.15 and 2.22
 	@start=$$(date +%s); \
 	$(MAKE) --no-print-directory test ARGS=--scope=broad || exit; \
 	if missing=$$(bash tools/find_python.sh tf215 2>&1 >/dev/null); then \
@@ -50,10 +57,14 @@ test-all: setup  ## run the tests that `make test` leaves out: broad ones, and t
 	else \
 		echo "TensorFlow 2.15 left out: $$missing"; \
 	fi; \
+	$(MAKE) --no-print-directory test-pre || exit; \
 	echo "make test-all took $$(($$(date +%s) - start)) s."
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
 	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto --dist=loadfile $(or $(ARGS),--scope=core $(TESTS_TF215))
+
+test-pre:  ## run the tests that the next TensorFlow can decide, in .venv-pre
+	$(MAKE) --no-print-directory test TF=pre ARGS="$(or $(ARGS),--scope=core $(TESTS_PRE))"
 
 # The target fails if pytest does, although grep succeeds.
 test-reliability: SHELL := bash
@@ -101,11 +112,14 @@ lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh
 
 clean:  ## remove .venv*, caches, build output and runs/ (trained models)
-	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build docs/reference/api *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs .venv-pre .venv-tf215 build dist runs docs/_build docs/reference/api *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): requirements.lock requirements-legacy.lock
-	@PYTHON="$(PYTHON)" bash tools/setup_venv.sh $(TF)
+.venv/.ready-%: requirements.lock requirements-legacy.lock
+	@PYTHON="$(PYTHON)" bash tools/setup_venv.sh $*
+
+$(READY_PRE): requirements-pre.lock
+	@PYTHON="$(PYTHON)" bash tools/setup_venv.sh pre
 
 $(READY_TF215): requirements-tf215.lock
 	@PYTHON="$(PYTHON)" PYTHON_TF215="$(PYTHON_TF215)" bash tools/setup_venv.sh tf215
@@ -113,4 +127,4 @@ $(READY_TF215): requirements-tf215.lock
 $(READY_DOCS): requirements-docs.lock | setup
 	@bash tools/setup_venv.sh docs
 
-$(READY) $(READY_DOCS) $(READY_TF215): pyproject.toml setup.py tools/setup_venv.sh tools/find_python.sh
+.venv/.ready-cpu .venv/.ready-gpu $(READY_DOCS) $(READY_PRE) $(READY_TF215): pyproject.toml setup.py tools/setup_venv.sh tools/find_python.sh

@@ -29,6 +29,12 @@ EXTRAS = PROJECT["optional-dependencies"]
 CORE = PROJECT["dependencies"]
 LOCKS = {
     "requirements.lock": [*CORE, *EXTRAS["cpu"], *EXTRAS["examples"], *EXTRAS["dev"]],
+    "requirements-pre.lock": [
+        *PYPROJECT["dependency-groups"]["pre"],
+        *CORE,
+        *EXTRAS["examples"],
+        *EXTRAS["dev"],
+    ],
     "requirements-docs.lock": [*CORE, *EXTRAS["docs"]],
     "requirements-legacy.lock": EXTRAS["legacy"],
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],

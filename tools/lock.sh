@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Writes requirements.lock, requirements-docs.lock, requirements-legacy.lock and
-# requirements-tf215.lock: every package that `make setup`, `make docs` and `make test-tf215` install,
-# for each supported Python, with hashes. Called by `make lock`. Uses uv where there is one, else a temporary copy of it.
+# Writes requirements.lock, requirements-pre.lock, requirements-docs.lock, requirements-legacy.lock
+# and requirements-tf215.lock: every package that `make setup`, `make docs` and `make test-tf215`
+# install, for each supported Python, with hashes. Called by `make lock`. Uses uv where there is one,
+# else a temporary copy of it.
 set -euo pipefail
 
 uv=$(command -v uv || true)
@@ -23,7 +24,13 @@ compile() {
     echo "lock: $(grep -c '^[a-z].*==' "$lock") pins in $lock"
 }
 
-compile requirements.lock pyproject.toml --extra cpu --extra examples --extra contrib --extra migrate --extra dev
+training=(--extra cpu --extra examples --extra contrib --extra migrate --extra dev)
+compile requirements.lock pyproject.toml "${training[@]}"
+# TensorFlow's wheels ask for another h5py on Python 3.14 than on older ones; uv reads one of them.
+compile requirements-pre.lock pyproject.toml "${training[@]}" --group pre --overrides /dev/stdin <<'END'
+h5py>=3.15.1,<3.16 ; python_version >= '3.14'
+h5py>=3.11,<3.15 ; python_version < '3.14'
+END
 compile requirements-docs.lock pyproject.toml --extra docs
 compile requirements-tf215.lock pyproject.toml --group tf215
 # Alone: it asks for the distribution `tensorflow`, whose files are those of `tensorflow-cpu`.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes or updates a virtual environment. Called by make, from the project's top folder.
 #
-#   tools/setup_venv.sh cpu|gpu|docs|tf215
+#   tools/setup_venv.sh cpu|gpu|pre|docs|tf215
 #
 # cpu: .venv, exactly what requirements.lock and requirements-legacy.lock pin, checked by hash.
-# gpu: .venv, the newest TensorFlow with CUDA. tf215: .venv-tf215, what requirements-tf215.lock pins.
+# gpu: .venv, the newest TensorFlow with CUDA. pre: .venv-pre, what requirements-pre.lock pins: the
+# TensorFlow that comes next. tf215: .venv-tf215, what requirements-tf215.lock pins.
 # docs: .venv-docs, what requirements-docs.lock pins; it also sees the packages of .venv.
 # Uses uv where there is one, else venv and pip. A file .ready-* is written into the
 # environment last, so that an interrupted install is never taken for a finished one: it starts
@@ -21,9 +22,10 @@ fail() {
 case $flavour in
 cpu) venv=.venv size="2 GB" lock=requirements.lock ;;
 gpu) venv=.venv size="2 GB" lock= ;;
+pre) venv=.venv-pre size="2 GB" lock=requirements-pre.lock ;;
 docs) venv=.venv-docs size="0.3 GB" lock=requirements-docs.lock ;;
 tf215) venv=.venv-tf215 size="1.3 GB" lock=requirements-tf215.lock ;;
-*) fail "TF must be cpu or gpu, got '$flavour'." ;;
+*) fail "TF must be cpu, gpu or pre, got '$flavour'." ;;
 esac
 ready=$venv/.ready-$flavour
 if [[ $flavour == docs ]]; then

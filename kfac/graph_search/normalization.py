@@ -2,11 +2,12 @@
 
     y = x∘γ + β
     y = x∘m + (β − μ∘m), with m = s∘γ       (`tf.nn.batch_normalization`, Keras)
+    y = c∘m + β, with c = x − μ             (layer normalization of Keras 3.16)
     y = FusedBatchNorm(x, γ, β)
 
-In the second form, the graph does not have the normalized x, which is (x − μ)∘s. In the third form,
-it has the normalized x only for some γ. So these forms return a function that makes it. Called by
-the table of matchers.
+In the second and third form, the graph does not have the normalized x, which is (x − μ)∘s. In the
+fourth form, it has the normalized x only for some γ. So these forms return a function that makes
+it. Called by the table of matchers.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,11 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
     other, product = op.inputs[1 - use.position], op.outputs[0]
     if tower.variable_of(other) is not None:
         raise NotRegistrableError(f"is multiplied with another parameter in {op.name!r}")
-    affine = _unfused_norm(tower, other, product) or _plain(tower, other, product)
+    affine = (
+        _unfused_norm(tower, other, product)
+        or _centred_norm(tower, other, product)
+        or _plain(tower, other, product)
+    )
     if affine is None or not _broadcasts(variable, use.value, affine.outputs):
         raise NotRegistrableError(f"is multiplied in {op.name!r}, but does not scale each example")
     return _records(tower, variable, use, affine)
@@ -63,17 +68,40 @@ def _records(tower: Tower, variable: Variable, use: Use, affine: _Affine) -> lis
 
 def _plain(tower: Tower, x: Tensor, product: Tensor) -> _Affine | None:
     """Returns the match of y = x∘γ or y = x∘γ + β, or None."""
+    return _shifted(tower, x, product) if _scales_examples(tower, x, product) else None
+
+
+def _centred_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
+    """Returns the match of y = c∘m or y = c∘m + β with m = s∘γ, or None."""
+    use = tower.only_consumer(m)
+    if use is None or use.op.type != "Mul":
+        return None
+    c, product = use.op.inputs[1 - use.position], use.op.outputs[0]
+    if (
+        s.shape.rank is None
+        or s.shape.rank != m.shape.rank
+        or s.shape.as_list() == m.shape.as_list()
+    ):
+        return None
+    if not _scales_examples(tower, c, product):
+        return None
+    return _shifted(tower, _normalize(c, 0, s, use.op), product)
+
+
+def _scales_examples(tower: Tower, x: Tensor, product: Tensor) -> bool:
     if x.shape.rank is None or x.shape.as_list() != product.shape.as_list():
-        return None
-    if tower.is_of_variables(x) or not tower.is_by_example(x):
-        return None
+        return False
+    return tower.is_by_example(x) and not tower.is_of_variables(x)
+
+
+def _shifted(tower: Tower, inputs: Tensor | Callable[[], Tensor], product: Tensor) -> _Affine:
     use = tower.only_consumer(product)
     if use is not None and use.op.type in {*_SUMS, "BiasAdd"}:
         result, other = use.op.outputs[0], use.op.inputs[1 - use.position]
         shift = tower.variable_of(other)
         if shift is not None and _broadcasts(shift, other, result):
-            return _Affine(x, result, shift, (other, result))
-    return _Affine(x, product, None, ())
+            return _Affine(inputs, result, shift, (other, result))
+    return _Affine(inputs, product, None, ())
 
 
 def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
@@ -122,7 +150,7 @@ def _shifted_mean(tower: Tower, of_mean: Use) -> _Offset | None:
     return _Offset(product, None, mean, ()) if is_negative else None
 
 
-def _normalize(x: Tensor, mean: Tensor, s: Tensor, where: Operation) -> Callable[[], Tensor]:
+def _normalize(x: Tensor, mean: Tensor | int, s: Tensor, where: Operation) -> Callable[[], Tensor]:
     def make() -> Tensor:
         with v1.device(where.device):
             return (x - mean) * s

@@ -24,7 +24,7 @@ def is_own_file(path: str) -> bool:
     path = os.path.realpath(path)
     if any(folder in path.split(os.sep) for folder in _FOLDERS):
         return False
-    if path.startswith(tuple(f"{folder}{os.sep}" for folder in _foreign_folders())):
+    if path.startswith(_FOREIGN):
         return False
     return not _is_in_package(path)
 
@@ -51,6 +51,10 @@ def _is_in_package(path: str) -> bool:
             return True
         folder, part = os.path.split(folder)
     return False
+
+
+# Looked up now: a hook on imports asks later, and Python may still be importing what tells it.
+_FOREIGN = tuple(f"{folder}{os.sep}" for folder in _foreign_folders())
 
 
 @functools.cache

@@ -47,5 +47,8 @@ def test_what_has_a_distribution_beside_it_is_a_package(tmp_path, files, is_pack
             (path.parent / "METADATA").write_text(metadata)
             (path.parent / "PKG-INFO").write_text(metadata)
         path.write_text(text)
+    for path in ("lib/__init__.py", "lib/deep/a.py", "other.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
     assert is_own_file(str(tmp_path / "lib" / "deep" / "a.py")) != is_package
     assert is_own_file(str(tmp_path / "train.py"))

@@ -323,4 +323,6 @@ def rows():
 def test_large_buffers(graph, dataset_fn, expected):
     large = large_buffers(pipeline_ops(dataset_fn()), 1000)
     assert [op.type for op in large] == ([] if expected is None else [expected])
-    assert len(sizes_to_feed(large)) == (expected in ("ShuffleDataset", "PrefetchDataset"))
+    # TensorFlow 2.22 reads these sizes itself, and then refuses to have others fed.
+    sizes = [op.inputs[1] for op in large if op.type in ("ShuffleDataset", "PrefetchDataset")]
+    assert sizes_to_feed(large) == [size for size in sizes if graph.is_feedable(size)]
