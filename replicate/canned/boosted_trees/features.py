@@ -116,7 +116,7 @@ class TreeFeatures:
           ValueError: A feature is missing or of a wrong shape.
         """
         tensors = ColumnTensors(features)
-        numeric = None
+        numeric: Tensor = None
         if boundaries is not None:
             numeric = bucketed(self.numbers(features), boundaries)
         found, taken = [], 0

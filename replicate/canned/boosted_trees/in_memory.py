@@ -32,7 +32,8 @@ def boosted_trees_classifier_train_in_memory(
       ValueError: An argument is out of range, or trees cannot split by a column.
       TypeError: An argument is of the wrong kind.
     """
-    made = BoostedTreesClassifier(feature_columns, 1, *args, **kwargs, train_in_memory=True)
+    kwargs["train_in_memory"] = True
+    made = BoostedTreesClassifier(feature_columns, 1, *args, **kwargs)
     made.train(_repeated(train_input_fn), hooks=train_hooks)
     return made
 
@@ -52,7 +53,8 @@ def boosted_trees_regressor_train_in_memory(
       ValueError: An argument is out of range, or trees cannot split by a column.
       TypeError: An argument is of the wrong kind.
     """
-    made = BoostedTreesRegressor(feature_columns, 1, *args, **kwargs, train_in_memory=True)
+    kwargs["train_in_memory"] = True
+    made = BoostedTreesRegressor(feature_columns, 1, *args, **kwargs)
     made.train(_repeated(train_input_fn), hooks=train_hooks)
     return made
 

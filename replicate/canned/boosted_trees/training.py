@@ -121,8 +121,9 @@ class TrainingStep:
         return self._progress[4:]
 
     def _read_progress(self) -> Progress:
-        fixed = [each.read_value() for each in self._progress[:4]]
-        return Progress(*fixed, tuple(each.read_value() for each in self._sums))
+        batches, needs_bias, bias_steps, mean = (each.read_value() for each in self._progress[:4])
+        sums = tuple(each.read_value() for each in self._sums)
+        return Progress(batches, needs_bias, bias_steps, mean, sums)
 
     def _with_batch(
         self,
