@@ -156,8 +156,8 @@ class _Rewriting:
         elif use.found.new is None:
             if not use.is_of_bound_name or isinstance(use.node, cst.Attribute):
                 self._leave(use.old_node, use.found.old, use.found.difference)
-        elif missing_replacement(use.found.new) is not None:
-            self._leave(use.old_node, use.found.old, missing_replacement(use.found.new) or "")
+        elif (wrong := missing_replacement(use.found.new)) is not None:
+            self._leave(use.old_node, use.found.old, wrong)
         elif name is None and use.is_of_bound_name:
             self._give_keywords(use)
         elif name is not None and name.covers(use):

@@ -26,6 +26,7 @@ class Program:
       result: Pattern of a number in what it and the commands before it print: what it learnt.
       result_file: File in whose text the number is instead.
       folder: Folder in the repository that it is started in.
+      place: Folder that the repository is put into, for one that is a package itself.
       rewritten: Folder in the repository with its modules; "" for that which it is started in.
       first: Commands that run before it, written as `arguments`.
       settings: Pieces of its files, which have no flag for it, and what stands there instead.
@@ -45,6 +46,7 @@ class Program:
     result: str = ESTIMATOR_LOSS
     result_file: str = ""
     folder: str = "."
+    place: str = ""
     rewritten: str = ""
     first: tuple[tuple[str, ...], ...] = ()
     settings: tuple[tuple[str, str, str], ...] = ()

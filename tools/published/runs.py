@@ -19,6 +19,7 @@ from tools.published.sources import Sources
 _ROOT = Path(__file__).resolve().parents[2]
 _OURS = ("replicate", "kfac", "model_deploy")
 _ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*|replicate\.\w+: .+)")
+_FOLDERS = ("source", "data", "out", "home", "packages")
 _LONGEST = 200
 _FIND = "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if not u.find_spec(n)])"
 
@@ -82,11 +83,11 @@ class Runner:
         return done.stdout.split()
 
     def _run(self, program: Program, way: Way, folder: Path) -> Run:
-        places = {name: str(folder / name) for name in ("source", "data", "out", "home")}
+        places = {name: str(folder / name) for name in _FOLDERS}
         for place in places.values():
             os.mkdir(place)
         source = Path(places["source"])
-        self.sources.write(program.repository, program.commit, source)
+        self.sources.write(program.repository, program.commit, source / program.place)
         for repository, commit, place in program.beside:
             self.sources.write(repository, commit, source / place)
         set_up(program, source, places)
@@ -149,7 +150,6 @@ def _begin(way: Way, python: str, arguments: tuple[str, ...]) -> list[str]:
 def _environment(program: Program, folder: Path, places: dict[str, str]) -> dict[str, str]:
     """Returns the variables of a run: this project's packages and seeds, and an empty home."""
     packages = folder / "packages"
-    packages.mkdir()
     for name in _OURS:
         (packages / name).symlink_to(_ROOT / name)
     shutil.copy(Path(__file__).with_name("seeds.py"), packages / "sitecustomize.py")

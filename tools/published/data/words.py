@@ -126,3 +126,36 @@ def translations(folder: Path) -> None:
         folder / "pieces",
         ["<pad>\t0", "<unk>\t0", "<s>\t0", "</s>\t0", *(f"{w}\t0" for w in WORDS)],
     )
+
+
+def albert(folder: Path) -> None:
+    """Writes what `cola` writes, with a model that has an embedding of another size."""
+    cola(folder)
+    bert(folder, embedding_size=8, num_hidden_groups=1, inner_group_num=1)
+
+
+def electra(folder: Path) -> None:
+    """Writes what `documents` writes, with settings of 4 steps, and the corpus in a folder."""
+    documents(folder)
+    (folder / "corpus").mkdir()
+    (folder / "text.txt").rename(folder / "corpus" / "text.txt")
+    network = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    settings = {
+        "vocab_size": json.loads((folder / "bert.json").read_text())["vocab_size"],
+        "num_train_steps": 4,
+        "num_warmup_steps": 1,
+        "iterations_per_loop": 1,
+        "train_batch_size": 4,
+        "max_seq_length": 16,
+        "embedding_size": 8,
+        "generator_hidden_size": 1.0,
+        "model_hparam_overrides": network,
+    }
+    (folder / "electra.json").write_text(json.dumps(settings))

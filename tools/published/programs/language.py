@@ -30,6 +30,8 @@ _PRETRAINING_DATA = (
     "--dupe_factor=1",
 )
 
+_TOY = "a00_Bert/train_bert_toy_task.py"
+
 PROGRAMS = (
     Program(
         "BERT: run_classifier",
@@ -133,5 +135,72 @@ PROGRAMS = (
         words.characters,
         has_estimator=False,
         result=r"train_loss = ([\d.]+)",
+    ),
+    Program(
+        "ALBERT: run_classifier",
+        "google-research/albert",
+        "b772393d3dae115b493258ce8e37c17b2cc62100",
+        "`contrib.tpu`, LAMB, relative imports",
+        (
+            "-m",
+            "albert.run_classifier",
+            "--vocab_file={data}/vocab.txt",
+            "--albert_config_file={data}/bert.json",
+            "--max_seq_length=16",
+            "--task_name=cola",
+            "--data_dir={data}",
+            "--cached_dir={out}/cached",
+            "--output_dir={out}/model",
+            "--do_train",
+            "--do_eval",
+            "--train_batch_size=4",
+            "--train_step=4",
+            "--warmup_step=1",
+            "--save_checkpoints_steps=4",
+            "--learning_rate=1e-3",
+        ),
+        words.albert,
+        place="albert",
+    ),
+    Program(
+        "ELECTRA: run_pretraining",
+        "google-research/electra",
+        "8a46635f32083ada044d7e9ad09604742600ee7b",
+        "TPUEstimator, session hooks, two networks",
+        (
+            "run_pretraining.py",
+            "--data-dir={data}",
+            "--model-name=tiny",
+            "--hparams={data}/electra.json",
+        ),
+        words.electra,
+        first=(
+            (
+                "build_pretraining_dataset.py",
+                "--corpus-dir={data}/corpus",
+                "--vocab-file={data}/vocab.txt",
+                "--output-dir={data}/pretrain_tfrecords",
+                "--max-seq-length=16",
+            ),
+        ),
+        result=r"loss: ([\d.]+)",
+    ),
+    Program(
+        "text_classification: BERT toy task",
+        "brightmart/text_classification",
+        "091ff9910839ba5053302383af99762c0c91a992",
+        "Session, BERT",
+        ("train_bert_toy_task.py", "--batch_size=4"),
+        words.nothing,
+        has_estimator=False,
+        folder="a00_Bert",
+        settings=(
+            (_TOY, "hidden_size = 768", "hidden_size = 24"),
+            (_TOY, "max_seq_length=512", "max_seq_length=16"),
+            (_TOY, "range(1000)", "range(3)"),
+            (_TOY, "num_hidden_layers=12", "num_hidden_layers=2"),
+            (_TOY, "intermediate_size=3072", "intermediate_size=48"),
+        ),
+        result=r"^loss: \[(?:np\.float32\()?([\d.]+)",
     ),
 )

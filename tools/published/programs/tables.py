@@ -1,6 +1,6 @@
 """Programs that learn from tables: clicks, incomes, graphs."""
 
-from tools.published.data import tables
+from tools.published.data import tables, words
 from tools.published.program import Program
 
 _TF_REPOS = ("lambdaji/tf_repos", "b531ff12cdab65acc9551025f73fade2b6f425a7")
@@ -96,5 +96,62 @@ PROGRAMS = (
         settings=(("gcn/utils.py", '"data/ind', '"{data}/data/ind'),),
         result=r"train_loss= ([\d.]+)",
         packages=("networkx",),
+    ),
+    Program(
+        "DeepCTR: DeepFMEstimator",
+        "shenweichen/DeepCTR",
+        "1b5fe40e158d1ee6af8b1d9df217a5ed5aea9136",
+        "heads, `canned.optimizers`, `pandas_input_fn`",
+        ("run_estimator_pandas_classification.py",),
+        words.nothing,
+        folder="examples",
+        rewritten=".",
+        environment={"PYTHONPATH": "{packages}:{source}"},
+        result=r"test LogLoss ([\d.]+)",
+        packages=("pandas", "sklearn"),
+    ),
+    Program(
+        "TF-Ranking 0.2: libsvm",
+        "tensorflow/ranking",
+        "2037fe23b708a93db9a2cebd86c34748a2d22d0d",
+        "groupwise Estimator, `contrib.layers`, heads",
+        (
+            "-m",
+            "tensorflow_ranking.examples.tf_ranking_libsvm",
+            *(
+                f"--{part}_path={{source}}/tensorflow_ranking/examples/data/{name}.txt"
+                for part, name in (("train", "train"), ("vali", "vali"), ("test", "test"))
+            ),
+            "--output_dir={out}/model",
+            "--num_features=5",
+            "--num_train_steps=4",
+            "--hidden_layer_dims=8,4",
+            "--dropout_rate=0.0",
+            "--list_size=5",
+        ),
+        words.nothing,
+    ),
+    *(
+        Program(
+            f"cloudml-samples: {name}",
+            "GoogleCloudPlatform/cloudml-samples",
+            "efddc4a9898127e55edc0946557aca4bfaf59705",
+            uses,
+            (
+                "trainer.py",
+                "--model-dir={out}/model",
+                "--max-steps=4",
+                "--train-batch-size=8",
+                "--save-checkpoints-steps=4",
+            ),
+            words.nothing,
+            folder=f"tpu/templates/{name}",
+        )
+        for name, uses in (
+            ("tpu_estimator", "Estimator, `contrib.data`"),
+            ("tpu_cnn_estimator", "Estimator, `tf.layers`"),
+            ("tpu_lstm_estimator", "Estimator, RNN cells"),
+            ("tpu_film_estimator", "Estimator, `tf.layers`"),
+        )
     ),
 )
