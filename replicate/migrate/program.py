@@ -210,7 +210,7 @@ def _is_old(module: Module) -> bool:
         each.name.split(".")[0] == "tensorflow" and ".compat" not in each.name
         for each in module.bindings.imports
     )
-    return is_plain or bool(module.bindings.stars) or any(use.found for use in module.uses)
+    return is_plain or bool(module.bindings.stars) or module.has_old_names
 
 
 def _uses_keras(module: Module) -> bool:

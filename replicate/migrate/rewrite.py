@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import Imported
+from replicate.migrate.friends import is_call_of_today, renamed_methods
 from replicate.migrate.import_statements import ImportEdits
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
@@ -79,6 +80,7 @@ class _Rewriting:
             self._leave(star, self._source.text_of(star), _STAR_IMPORT)
         if towers:
             self._replicate(Towers(self._module))
+        self._edits += renamed_methods(self._module)
         edits = [*self._edits, *self._imports.edits(self._speller.needed)]
         left = tuple(sorted(dict.fromkeys(self._left)))
         return Changes(tuple(edits), left, self._differences)
@@ -149,6 +151,8 @@ class _Rewriting:
     def _rewrite_use(self, use: Use) -> None:
         self._call_layer(use)
         if self._is_moved_alias(use) or self._is_kept(use):
+            return
+        if is_call_of_today(self._module, use):
             return
         name = package_name_of(use, self._packages)
         if use.found is None:

@@ -32,6 +32,9 @@ _MODULES = frozenset(
         "urlparse",
     }
 )
+_ITERATORS = frozenset({"filter", "map", "zip"})
+"""Functions that return lists in Python 2, and iterators in Python 3."""
+
 _VERSION = re.compile(r"version|PY_?[23]|hasattr|builtin|globals|python", re.IGNORECASE)
 _OF_PRINT = frozenset({"end", "file", "flush", "sep"})
 
@@ -51,6 +54,13 @@ def sign_of_python2(tree: ast.Module, path: str) -> str | None:
     if "*" in bound:
         return None
     folder = os.path.dirname(path)
+    lists = _ITERATORS - bound
+    for scope in (
+        node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.FunctionDef)
+    ):
+        found = _use_as_list(scope, lists)
+        if found is not None:
+            return found
     for node in _unconditional(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             if node.id in _FUNCTIONS and node.id not in bound:
@@ -61,6 +71,47 @@ def sign_of_python2(tree: ast.Module, path: str) -> str | None:
                 if name in _MODULES and not is_beside:
                     return f"{name} in line {node.lineno}"
     return None
+
+
+def _use_as_list(scope: ast.Module | ast.FunctionDef, functions: frozenset[str]) -> str | None:
+    """Returns a sign if the length or an item of what `map` and its kin return is asked for.
+
+    The result may be bound to a name that the scope binds to nothing else.
+    """
+    own = list(_of_scope(scope))
+    made: dict[str, bool] = {}
+    for node in own:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(target, ast.Name):
+                is_list = _is_call_of(node.value, functions)
+                made[target.id] = is_list and made.get(target.id, True)
+        elif isinstance(node, ast.For | ast.AugAssign) and isinstance(node.target, ast.Name):
+            made[node.target.id] = False
+    for node in own:
+        value: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            value = node.value
+        elif _is_call_of(node, frozenset({"len"})) and isinstance(node, ast.Call) and node.args:
+            value = node.args[0]
+        is_list = isinstance(value, ast.Name) and made.get(value.id, False)
+        if value is not None and (is_list or _is_call_of(value, functions)):
+            return f"a list of map, zip or filter in line {value.lineno}"
+    return None
+
+
+def _of_scope(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yields the nodes of a scope, without those of functions and of guards in it."""
+    for each in ast.iter_child_nodes(scope):
+        if not _is_guard(each):
+            yield each
+            if not isinstance(each, ast.FunctionDef | ast.Lambda):
+                yield from _of_scope(each)
+
+
+def _is_call_of(node: ast.AST, functions: frozenset[str]) -> bool:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return is_call and node.func.id in functions  # type: ignore[attr-defined]
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

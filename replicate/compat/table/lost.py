@@ -6,7 +6,6 @@ still exists, and took more then than it takes today: programs see the one that 
 
 import collections
 import collections.abc
-import importlib.util
 import types
 from collections.abc import Iterable, Mapping
 
@@ -207,8 +206,11 @@ CHANGED: Mapping[str, str] = types.MappingProxyType(
 LOST: Mapping[str, str] = types.MappingProxyType({**_NUMPY, **_SCIPY, **_PANDAS, **_PYTHON})
 """Lost name → new one. With ".*" at its end, all names of a module."""
 
-WRITTEN = frozenset({"numpy.fromstring", "yaml.load", "yaml.load_all", "pandas.read_csv"})
-"""Names of `CHANGED` that `replicate.migrate` writes, as those of `LOST`."""
+WRITTEN = frozenset({"numpy.fromstring", "yaml.load", "yaml.load_all"})
+"""Names of `CHANGED` that `replicate.migrate` writes, as those of `LOST`, where a call needs it."""
+
+ROOTS = frozenset(name.partition(".")[0] for name in [*LOST, *CHANGED])
+"""Packages that lost names."""
 
 
 def modules_of(names: Iterable[str]) -> frozenset[str]:
@@ -221,17 +223,13 @@ def modules_of(names: Iterable[str]) -> frozenset[str]:
     return frozenset(".".join(each[:end]) for each in parts for end in range(1, len(each) + 1))
 
 
-def replacement_of(name: str) -> str | None:
-    """Returns what a lost name is now, None if it was not lost or is still there."""
-    if name in WRITTEN:
-        return CHANGED[name]
-    home, _, last = name.rpartition(".")
-    new = LOST.get(name) or (f"{LOST[f'{home}.*']}.{last}" if f"{home}.*" in LOST else None)
-    root = name.partition(".")[0]
-    return None if new is None or _is_there(root, name) else new
-
-
-def _is_there(root: str, name: str) -> bool:
-    """Returns True for a name of a module that this Python, or this machine, still has whole."""
-    whole = ("pkg_resources", "distutils", "imp")
-    return root in whole and importlib.util.find_spec(root) is not None and bool(name)
+def replacement_of(name: str) -> tuple[str, str] | None:
+    """Returns the part of a dotted name that was lost, and what it is now; None if none was."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        part = ".".join(parts[:end])
+        if part in LOST or part in WRITTEN:
+            return part, LOST.get(part) or CHANGED[part]
+        if f"{part}.*" in LOST:
+            return part, LOST[f"{part}.*"]
+    return None

@@ -351,3 +351,37 @@ def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
     exec(new, {"f": found.append})
     with pytest.raises(OldNameError, match=r"^tf.contrib.rnn.nothing cannot be used \("):
         found[0]()
+
+
+def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
+    check(
+        """
+          import time
+          import xml.etree.ElementTree as ElementTree
+        - import xml.etree.cElementTree as tree
+        - import pkg_resources
+        - from collections import Mapping, OrderedDict
+        - from scipy.misc import imread
+        - from distutils.version import LooseVersion
+        + from xml.etree import ElementTree as tree
+        + from replicate.compat.friends import packages as pkg_resources
+        + from collections.abc import Mapping
+        + from collections import OrderedDict
+        + from replicate.compat.friends.images import imread
+        + from replicate.compat.friends.versions import LooseVersion
+          import numpy as np
+        + from replicate.compat.friends import arrays, files
+          import yaml
+          def load(path, array):
+        -     start = time.clock(), np.product([1, 2])
+        -     kinds = np.float, np.int32, np.NINF
+        -     raw = np.fromstring(array.tostring(), np.uint8)
+        +     start = time.process_time(), np.prod([1, 2])
+        +     kinds = float, np.int32, arrays.NINF
+        +     raw = arrays.fromstring(array.tobytes(), np.uint8)
+              numbers = np.fromstring("1 2", sep=" "), np.array([1])
+        -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
+        +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
+              return pkg_resources.get_distribution("numpy"), tree.tostring(array)
+        """
+    )

@@ -106,6 +106,10 @@ SIGNS = {
     "def f(unicode):\n    return unicode": None,
     "text = PY2 and unicode": None,
     "print(3 / 2)": None,
+    "len(map(int, x))": "a list of map, zip or filter in line 1",
+    "def f(x):\n  sizes = map(int, x)\n  return sizes[0]": "a list of map, zip or filter in line 3",
+    "sizes = map(int, x)\nsizes = list(sizes)\nsizes[0]": None,
+    "from builtins import map\nmap(int, x)[0]": None,
 }
 
 
