@@ -1,6 +1,7 @@
 """The distribution: wheel, sdist, version, lock, and an import without TensorFlow."""
 
 import email
+import json
 import re
 import shutil
 import subprocess
@@ -111,6 +112,21 @@ def test_version_is_written_once_and_the_same_everywhere():
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     quoted = re.compile(rf"""["']{re.escape(PROJECT["version"])}["']""")
     assert not [path for path in sources if quoted.search(path.read_text())]
+
+
+def test_citation_and_container_name_what_there_is():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {PROJECT['version']}\n" in citation
+    released = re.search(
+        rf"## \[{PROJECT['version']}\] - (\S+)", (ROOT / "CHANGELOG.md").read_text()
+    )
+    assert f"date-released: {released[1]}\n" in citation
+    container = (ROOT / "Dockerfile").read_text()
+    commands = re.findall(r"^RUN (make .*)$", container, re.MULTILINE)
+    commands += [" ".join(json.loads(each)) for each in re.findall(r"^CMD (.*)$", container, re.M)]
+    assert [each.split()[1] for each in commands] == ["setup", "train"]
+    for each in commands:
+        subprocess.run(["sh", "-c", f"TF=cpu; {each} --dry-run"], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(
