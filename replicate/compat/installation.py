@@ -66,6 +66,10 @@ class _Installation:
         if "tensorflow" in sys.modules:
             self._on_api("tensorflow")
 
+    def translate(self) -> None:
+        """Makes the finder translate modules of Python 2."""
+        self._finder.python2 = True
+
     def add_estimator(self) -> None:
         """Gives tf.estimator to all APIs of TensorFlow that are loaded, and to later ones."""
         if not self._finder.gives_estimator:
@@ -152,6 +156,11 @@ def install_program(owns: Owns, on_tensorflow: Callable[[], None]) -> None:
     installation = _installation()
     installation.add_finder()
     installation.add_program(owns, on_tensorflow)
+
+
+def translate_python2() -> None:
+    """Translates the modules of programs that are loaded from here on, as those of Python 2."""
+    _installation().translate()
 
 
 def uninstall() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import Imported
+from replicate.migrate.friends import is_call_of_today, renamed_methods
 from replicate.migrate.import_statements import ImportEdits
-from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of
+from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
@@ -79,6 +80,7 @@ class _Rewriting:
             self._leave(star, self._source.text_of(star), _STAR_IMPORT)
         if towers:
             self._replicate(Towers(self._module))
+        self._edits += renamed_methods(self._module)
         edits = [*self._edits, *self._imports.edits(self._speller.needed)]
         left = tuple(sorted(dict.fromkeys(self._left)))
         return Changes(tuple(edits), left, self._differences)
@@ -118,6 +120,10 @@ class _Rewriting:
         elif name.fate is Fate.ENDS:
             self._imports.drop(statement, part)
         else:
+            view = view_of(name.path)
+            if view is not None:
+                new = self._speller.import_as(statement, view, bound)
+                self._imports.replace(statement, part, new)
             self._leave(part, name.path, _SCATTERED)
 
     def _replace_import(self, each: Imported, new: str) -> None:
@@ -146,14 +152,16 @@ class _Rewriting:
         self._call_layer(use)
         if self._is_moved_alias(use) or self._is_kept(use):
             return
+        if is_call_of_today(self._module, use):
+            return
         name = package_name_of(use, self._packages)
         if use.found is None:
             self._rewrite_other(use, name)
         elif use.found.new is None:
             if not use.is_of_bound_name or isinstance(use.node, cst.Attribute):
                 self._leave(use.old_node, use.found.old, use.found.difference)
-        elif missing_replacement(use.found.new) is not None:
-            self._leave(use.old_node, use.found.old, missing_replacement(use.found.new) or "")
+        elif (wrong := missing_replacement(use.found.new)) is not None:
+            self._leave(use.old_node, use.found.old, wrong)
         elif name is None and use.is_of_bound_name:
             self._give_keywords(use)
         elif name is not None and name.covers(use):

@@ -24,7 +24,9 @@ from replicate.compat.table import (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
     estimator,
+    layers,
     private,
     python,
 )
@@ -55,6 +57,8 @@ _PARTS = (
     contrib_learn,
     contrib_sequence,
     contrib_slim,
+    contrib_tools,
+    layers,
     private,
     python,
 )

@@ -1,7 +1,7 @@
 """Rows of the packages of tf.contrib around the Estimator: learn, estimator, data, opt and more."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import TPU, Row, absent, modules_of, same, written_here
+from replicate.compat.table.row import NOTHING, TPU, Row, absent, modules_of, same, written_here
 from replicate.compat.table.shared_names import (
     HEAD_FUNCTIONS,
     LOGIT_FNS,
@@ -14,9 +14,6 @@ from replicate.compat.table.shared_names import (
 _OURS = "replicate.compat.contrib"
 _FILES = "It reads files that are there, and downloads nothing."
 _HEAD = "The function returns a head of replicate."
-_LEARN_ADVICE = (
-    "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is EstimatorSpec."
-)
 
 _ESTIMATOR = [
     Row(
@@ -34,6 +31,15 @@ _ESTIMATOR = [
     Row("tf.contrib.estimator.Head", "replicate.Head"),
     *same("tf.contrib.estimator", "replicate.v1", HEAD_FUNCTIONS, _HEAD),
     *same("tf.contrib.estimator", "replicate", WITH_HEAD, "head comes first."),
+    *same(
+        "tf.contrib.estimator",
+        "replicate",
+        (
+            "BoostedTreesEstimator",
+            "boosted_trees_classifier_train_in_memory",
+            "boosted_trees_regressor_train_in_memory",
+        ),
+    ),
     *same(
         "tf.contrib.estimator",
         "replicate",
@@ -62,7 +68,7 @@ _ESTIMATOR = [
             "python.estimator.replicate_model_fn",
         ),
     ),
-    Row("tf.contrib.estimator.*", None, "Use the names of replicate."),
+    Row("tf.contrib.estimator.*", None, NOTHING),
 ]
 
 _LEARN = [
@@ -181,7 +187,7 @@ _LEARN = [
             "python.learn",
         ),
     ),
-    Row("tf.contrib.learn.*", None, _LEARN_ADVICE),
+    Row("tf.contrib.learn.*", None, NOTHING),
 ]
 
 _DATA = [
@@ -235,7 +241,7 @@ _DATA = [
             "python.ops.sliding",
         ),
     ),
-    Row("tf.contrib.data.*", None, "Use the methods of tf.data.Dataset and tf.data.experimental."),
+    Row("tf.contrib.data.*", None, NOTHING),
 ]
 
 _OPT = [
@@ -250,11 +256,7 @@ _OPT = [
             "python.training.weight_decay_optimizers",
         ),
     ),
-    Row(
-        "tf.contrib.opt.*",
-        None,
-        "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
-    ),
+    Row("tf.contrib.opt.*", None, NOTHING),
 ]
 
 _TPU = [

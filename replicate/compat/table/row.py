@@ -11,8 +11,15 @@ CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
 
-SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
-MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+SLIM = "It needs tf-slim: pip install tf-slim."
+MISSING: Mapping[str, str] = types.MappingProxyType(
+    {
+        "tf_slim": SLIM,
+        "tensorflow_gan": "It needs TF-GAN: pip install tensorflow-gan.",
+        "tensorflow_probability": "It needs TensorFlow Probability: pip install "
+        "'tensorflow-probability[tf]'.",
+    }
+)
 """Packages that are not always installed, and the sentence for a name that needs one."""
 
 
@@ -39,6 +46,7 @@ class Row:
     kept_up_to: int | None = None
 
 
+NOTHING = "It has no counterpart here."
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
 STRATEGY = (
     "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
