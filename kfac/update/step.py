@@ -222,18 +222,14 @@ class KfacStep:
                 each = due.spread.due(number, len(shares))
                 with v1.device(CPU):
                     each = each if due.step is True else tf.logical_and(due.step, each)
-                    each = tf.logical_and(
-                        each, Gate(tf.reduce_any(each), "known_after").known_after(averages)
-                    )
+                    known = Gate(tf.reduce_any(each), "known_after").known_after(averages)
+                    each = tf.logical_and(each, known)
                 return [estimator.make_inv_update_op_by_shares(each, shares)]
             if due.inverses is True:
                 with v1.control_dependencies(folded):
                     return [estimator.make_inv_update_op()]
-            return [
-                estimator.make_inv_update_op(
-                    Gate(due.inverses, "known_after").known_after(averages)
-                )
-            ]
+            known = Gate(due.inverses, "known_after").known_after(averages)
+            return [estimator.make_inv_update_op(known)]
 
     @property
     def _reads_averages(self) -> bool:

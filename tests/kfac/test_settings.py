@@ -12,6 +12,7 @@ from kfac import schedules
 from kfac.config import CurvatureConfig
 from kfac.keras.arguments import KfacOfBoth
 from kfac.settings import ADAPTIVE, CANNED, KfacSettings
+from kfac.update import refresh
 
 v1 = tf.compat.v1
 
@@ -166,18 +167,18 @@ def test_function_is_called_at_first_use_and_once_also_in_a_branch(graph, sessio
 @pytest.mark.parametrize("period", [3, lambda: tf.constant(3)])
 def test_what_is_done_every_so_many_steps(graph, session, period):
     step = v1.placeholder(tf.int64, [])
-    due = schedules.is_due(step, period)
+    due = refresh.is_due(step, period)
     assert [n for n in range(7) if session.run(due, {step: n})] == [0, 3, 6]
 
 
 def test_what_is_done_in_every_step(graph, session):
     step = v1.placeholder(tf.int64, [])
-    assert schedules.is_due(step, 1) is True
-    assert session.run(schedules.is_due(step, tf.constant(0)), {step: 5})
+    assert refresh.is_due(step, 1) is True
+    assert session.run(refresh.is_due(step, tf.constant(0)), {step: 5})
 
 
 def test_decay_per_update(graph, session):
-    assert schedules.decay_per_update(0.5, 3) == 0.125
+    assert refresh.decay_per_update(0.5, 3) == 0.125
     decay = tf.constant(0.5, tf.float64)
-    assert schedules.decay_per_update(decay, 1) is decay
-    assert session.run(schedules.current(schedules.decay_per_update(decay, 3))) == 0.125
+    assert refresh.decay_per_update(decay, 1) is decay
+    assert session.run(schedules.current(refresh.decay_per_update(decay, 3))) == 0.125
