@@ -36,6 +36,12 @@ from replicate.compat.contrib.seq2seq.helpers import (
     TrainingHelper,
 )
 from replicate.compat.contrib.seq2seq.loss import sequence_loss
+from replicate.compat.contrib.seq2seq.monotonic import (
+    BahdanauMonotonicAttention,
+    LuongMonotonicAttention,
+    monotonic_attention,
+    safe_cumprod,
+)
 from replicate.compat.contrib.seq2seq.scheduled import (
     ScheduledEmbeddingTrainingHelper,
     ScheduledOutputTrainingHelper,
@@ -46,6 +52,7 @@ __all__ = [
     "AttentionWrapper",
     "AttentionWrapperState",
     "BahdanauAttention",
+    "BahdanauMonotonicAttention",
     "BasicDecoder",
     "BasicDecoderOutput",
     "BeamSearchDecoder",
@@ -58,6 +65,7 @@ __all__ = [
     "Helper",
     "InferenceHelper",
     "LuongAttention",
+    "LuongMonotonicAttention",
     "SampleEmbeddingHelper",
     "ScheduledEmbeddingTrainingHelper",
     "ScheduledOutputTrainingHelper",
@@ -66,6 +74,8 @@ __all__ = [
     "gather_tree",
     "gather_tree_from_array",
     "hardmax",
+    "monotonic_attention",
+    "safe_cumprod",
     "sequence_loss",
     "tile_batch",
 ]
