@@ -141,7 +141,10 @@ def _file(entry: types.TracebackType) -> str:
 
 
 def _folders_of(packages: Iterable[str]) -> Iterator[str]:
-    """Yields the folders of those packages that are loaded."""
+    """Yields the folders of those packages that are loaded.
+
+    TensorFlow lists None for a Keras that it did not find.
+    """
     for name in packages:
-        for path in getattr(sys.modules.get(name), "__path__", ()):
+        for path in filter(None, getattr(sys.modules.get(name), "__path__", ())):
             yield os.path.join(path, "")

@@ -221,3 +221,10 @@ def test_both_packages_have_the_same_filter():
         codes.append(code)
     of_kfac, of_deploy = codes
     assert of_kfac == of_deploy != ""
+
+
+@pytest.mark.parametrize("module", [model_deploy.tracebacks, kfac.tracebacks])
+def test_errors_pass_where_tensorflow_finds_no_keras(module, monkeypatch):
+    monkeypatch.setattr(tf, "__path__", [None, *tf.__path__])
+    with pytest.raises(KeyError, match="missing"):
+        module.shows_user_frames(of_the_user)(None, None, None)
