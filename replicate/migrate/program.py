@@ -50,7 +50,8 @@ class Programs:
             name: {own for each in module.bindings.modules for own in tails.get(each, ())} - {name}
             for name, module in modules.items()
         }
-        self._imported = frozenset().union(*self._imports.values())
+        imported = (self._imported_by(name, own) for name, own in self._imports.items())
+        self._imported = frozenset().union(*imported)
 
     def needs(self, name: str, is_notebook: bool = False) -> Needs:
         """Returns the lines that a module needs. A notebook is always a program."""
@@ -65,6 +66,16 @@ class Programs:
             switch=_SWITCH not in text,
             legacy_keras=_CHOICE not in text and any(_uses_keras(part) for part in parts),
         )
+
+    def _imported_by(self, name: str, own: set[str]) -> set[str]:
+        """Returns those of the modules that one may import, by their last names, that it imports.
+
+        Of several it is the one in the same folder: two folders may have a `train.py` each.
+        """
+        folder = name.rpartition(".")[0]
+        beside = {f"{folder}.{each}".lstrip(".") for each in self._modules[name].bindings.modules}
+        last = {each.rpartition(".")[2] for each in own & beside}
+        return {each for each in own if each in beside or each.rpartition(".")[2] not in last}
 
     def _reach(self, name: str) -> set[str]:
         found = {name}
@@ -199,7 +210,7 @@ def _is_old(module: Module) -> bool:
         each.name.split(".")[0] == "tensorflow" and ".compat" not in each.name
         for each in module.bindings.imports
     )
-    return is_plain or bool(module.bindings.stars) or any(use.found for use in module.uses)
+    return is_plain or bool(module.bindings.stars) or module.has_old_names
 
 
 def _uses_keras(module: Module) -> bool:

@@ -75,6 +75,9 @@ class Speller:
           origin: The import statement through which the old name was found. None for a name of the
             module's own: the import stands after the module's first one.
         """
+        root, _, of_builtins = new.partition(".")
+        if root == "builtins" and of_builtins.partition(".")[0] not in self._taken:
+            return of_builtins
         origin = origin or self._first_import
         if origin is None:
             raise ValueError(f"{new} needs an import, and the module has none.")

@@ -1,6 +1,6 @@
 """Rows of the packages of tf.contrib for sequences: rnn, seq2seq, crf and lookup."""
 
-from replicate.compat.table.row import Row, modules_of, same, written_here
+from replicate.compat.table.row import NOTHING, Row, modules_of, same, written_here
 
 _OURS = "replicate.compat.contrib"
 _CELLS = "replicate.compat.cells"
@@ -89,11 +89,7 @@ ROWS = [
             "python.ops.rnn_cell",
         ),
     ),
-    Row(
-        "tf.contrib.rnn.*",
-        None,
-        "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
-    ),
+    Row("tf.contrib.rnn.*", None, NOTHING),
     *written_here("seq2seq"),
     *modules_of(
         "tf.contrib.seq2seq",
@@ -107,10 +103,10 @@ ROWS = [
             "python.ops.loss",
         ),
     ),
-    Row("tf.contrib.seq2seq.*", None, "Use LuongAttention or BahdanauAttention."),
+    Row("tf.contrib.seq2seq.*", None, NOTHING),
     *written_here("legacy_seq2seq"),
     *modules_of("tf.contrib.legacy_seq2seq", ("python.ops.seq2seq",)),
-    Row("tf.contrib.legacy_seq2seq.*", None, "Use tf.contrib.seq2seq."),
+    Row("tf.contrib.legacy_seq2seq.*", None, NOTHING),
     *written_here("cudnn_rnn"),
     *modules_of(
         "tf.contrib.cudnn_rnn",
@@ -119,7 +115,7 @@ ROWS = [
     Row("tf.contrib.cudnn_rnn.*", None, "Use CudnnLSTM, CudnnGRU, or tf.nn.rnn_cell.BasicRNNCell."),
     *written_here("crf"),
     *modules_of("tf.contrib.crf", ("python.ops.crf",)),
-    Row("tf.contrib.crf.*", None, "Use crf_log_likelihood and crf_decode."),
+    Row("tf.contrib.crf.*", None, NOTHING),
     *written_here("lookup"),
     *same(
         "tf.contrib.lookup",
@@ -129,9 +125,5 @@ ROWS = [
     Row("tf.contrib.lookup.MutableHashTable", "tf.lookup.experimental.MutableHashTable"),
     Row("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable"),
     *modules_of("tf.contrib.lookup", ("lookup_ops",)),
-    Row(
-        "tf.contrib.lookup.*",
-        None,
-        "Use tf.lookup: StaticVocabularyTable, StaticHashTable, TextFileInitializer.",
-    ),
+    Row("tf.contrib.lookup.*", None, NOTHING),
 ]

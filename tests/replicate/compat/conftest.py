@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.compat.source_code import compiled
 from replicate.compat.tf1_view import view_builtins
 
 v1 = tf.compat.v1
@@ -15,7 +16,7 @@ def run_source():
 
     def run(source):
         names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
-        exec(compile(source, "program.py", "exec"), names)
+        exec(compiled(source.encode(), "program.py"), names)
         return types.SimpleNamespace(**names)
 
     return run

@@ -29,14 +29,15 @@ towers = []
 def model_fn(features, labels, mode, params):
     towers.append(tf.get_default_graph().get_name_scope())
     zeros = tf.zeros_initializer()
-    loss = tf.reduce_mean(tf.layers.dense(features, 1, use_bias=False, kernel_initializer=zeros))
+    outputs = tf.layers.dense(features, 1, use_bias=False, kernel_initializer=zeros)
+    loss = tf.reduce_mean(1.0 * tf.expand_dims(outputs, axis=[-1]))
     optimizer = tf.train.GradientDescentOptimizer(params.rate)
     train_op = optimizer.minimize(loss, tf.train.get_global_step())
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
 def input_fn():
-    data = tf.data.Dataset.from_tensors(np.float32([[1], [2], [3]]))
+    data = tf.data.Dataset.from_tensors(np.float32([[1], [2], [3]] * 2))
     return data.make_one_shot_iterator().get_next()
 
 
@@ -131,7 +132,7 @@ PART = """
 import tensorflow as tf
 
 def fail():
-    layer = tf.contrib.image.rotate
+    layer = tf.contrib.image.connected
     layer(tf.ones([1, 2]))
 """
 
@@ -151,7 +152,7 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path,
     assert ended.code == 2
     assert "Traceback" not in ended.err
     assert ended.err.endswith(
-        f"tf.contrib.image.rotate cannot be used ({tmp_path}/package/part.py:6). It has "
+        f"tf.contrib.image.connected cannot be used ({tmp_path}/package/part.py:6). It has "
         "no counterpart here.\n"
     )
 
@@ -243,10 +244,16 @@ def test_options_stand_before_the_program(monkeypatch):
         command_line, "run", lambda *names, **options: calls.append((names, options))
     )
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    options = ["--package=a", "--devices=/gpu:0, /gpu:1", "--package=b"]
+    options = ["--package=a", "--python2", "--devices=/gpu:0, /gpu:1", "--package=b"]
     command_line.main([*options, "-m", "train", "--num_towers=2"])
     devices = ["/gpu:0", "/gpu:1"]
-    expected = {"module": True, "packages": ["a", "b"], "num_towers": None, "devices": devices}
+    expected = {
+        "module": True,
+        "packages": ["a", "b"],
+        "num_towers": None,
+        "devices": devices,
+        "python2": True,
+    }
     assert calls == [(("train", "--num_towers=2"), expected)]
 
 

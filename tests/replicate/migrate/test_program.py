@@ -61,6 +61,13 @@ def test_modules_of_a_program_count_and_are_no_programs():
     assert needs("b.other", **texts) == (True, True)
 
 
+def test_a_program_whose_name_another_folder_imports_is_one():
+    run = "import tensorflow as tf\ntf.Session().run(f)"
+    texts = {"train": run, "old.train": run, "old.eval": "from train import net"}
+    assert needs("train", **texts) == (True, False)
+    assert needs("old.train", **texts) == (False, False)
+
+
 def with_lines(text, legacy_keras=True):
     module = Module(textwrap.dedent(text).lstrip("\n"))
     edits = list(first_lines(module, Needs(True, legacy_keras), []))

@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from replicate.compat.absent import OldNameError
 from replicate.migrate.rewrite import changes_of, keyword_edits
 from replicate.migrate.source import Source
 from replicate.migrate.uses import Module
@@ -63,6 +64,28 @@ def test_defaults_of_tensorflow_1_are_kept():
         + c = replicate.LinearRegressor([])
         + d = replicate.v1.multi_label_head(3)
         + e = replicate.DNNEstimator(d, [4], [])
+        """
+    )
+
+
+def test_names_that_tensorflow_still_has_change_where_it_matters():
+    check(
+        """
+        - import tensorflow as tf
+        + import tensorflow.compat.v1 as tf
+        + from replicate.compat.lost import scopes, shapes, messages
+          from tensorflow.python.ops import array_ops
+        - from tensorflow.python.training import training_ops
+        + from replicate.compat.lost import kernels as training_ops
+          with tf.name_scope("a"):
+        -     with tf.name_scope("a", [x]):
+        -         x = tf.nn.conv2d_transpose(x, w, s, [1])
+        - y = tf.train.Int64List(value=tf.keras.layers.Dense(2).apply(x))
+        - z = array_ops.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+        +     with scopes.name_scope("a", [x]):
+        +         x = shapes.conv2d_transpose(x, w, s, [1])
+        + y = messages.Int64List(value=tf.keras.layers.Dense(2)(x))
+        + z = tf.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
         """
     )
 
@@ -152,9 +175,9 @@ def test_package_becomes_an_import_unless_all_its_uses_are_rewritten():
 
           def f(x, mode=tfe.ModeKeys.TRAIN):
               return slim.conv2d(x, 3)
-        - x = data.TFRecordDataset
+        - x = data.AUTOTUNE
         - y = opt.ModelAverageOptimizer, fc.KMeansClustering
-        + x = tf.data.TFRecordDataset
+        + x = tf.data.experimental.AUTOTUNE
         + y = replicate.ModelAverageOptimizer, replicate.KMeansClustering
         """
     )
@@ -266,7 +289,7 @@ def test_line_ends_and_trailing_comments_stay():
             "tf.contrib.cudnn_rnn.CudnnRNNTanh",
             "BasicRNNCell",
         ),
-        ("from tensorflow.contrib.gan import x", "tf.contrib.gan.x", "no counterpart"),
+        ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",
             "from tensorflow.contrib.slim import *",
@@ -308,7 +331,57 @@ def test_what_cannot_be_rewritten_is_told(text, name, advice):
 def test_name_that_may_be_something_else_is_told_and_stays():
     text = "import tensorflow as tf\nd = tf.contrib.data\nd = f(d)\nd.TFRecordDataset\n"
     new, left = rewritten(text)
-    assert new == text.replace("tensorflow", "tensorflow.compat.v1")
+    view = "from replicate.compat.tf_contrib import data as d"
+    assert new == text.replace("tensorflow", "tensorflow.compat.v1").replace(
+        "d = tf.contrib.data", view
+    )
     assert left[0][0] == "tf.contrib.data"
     assert left[-1][0] == "tf.contrib.data.TFRecordDataset"
-    assert "bound in several ways here. Write tf.data.TFRecordDataset" in left[-1][1]
+    new = "replicate.compat.contrib.data.TFRecordDataset"
+    assert f"bound in several ways here. Write {new}" in left[-1][1]
+
+
+def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
+    new, left = rewritten(
+        "from tensorflow.contrib import rnn as r\nf(lambda: r.nothing())\nr.static_rnn\n"
+    )
+    assert {name for name, _ in left} == {"tf.contrib.rnn", "tf.contrib.rnn.nothing"}
+    assert new.startswith("from replicate.compat.tf_contrib import rnn as r\n")
+    found = []
+    exec(new, {"f": found.append})
+    with pytest.raises(OldNameError, match=r"^tf.contrib.rnn.nothing cannot be used \("):
+        found[0]()
+
+
+def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
+    check(
+        """
+          import time
+          import xml.etree.ElementTree as ElementTree
+        - import xml.etree.cElementTree as tree
+        - import pkg_resources
+        - from collections import Mapping, OrderedDict
+        - from scipy.misc import imread
+        - from distutils.version import LooseVersion
+        + from xml.etree import ElementTree as tree
+        + from replicate.compat.friends import packages as pkg_resources
+        + from collections.abc import Mapping
+        + from collections import OrderedDict
+        + from replicate.compat.friends.images import imread
+        + from replicate.compat.friends.versions import LooseVersion
+          import numpy as np
+        + from replicate.compat.friends import arrays, files
+          import yaml
+          def load(path, array):
+        -     start = time.clock(), np.product([1, 2])
+        -     kinds = np.float, np.int32, np.NINF
+        -     raw = np.fromstring(array.tostring(), np.uint8)
+        +     start = time.process_time(), np.prod([1, 2])
+        +     kinds = float, np.int32, arrays.NINF
+        +     raw = arrays.fromstring(array.tobytes(), np.uint8)
+              numbers = np.fromstring("1 2", sep=" "), np.array([1])
+        -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
+        +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
+              return pkg_resources.get_distribution("numpy"), tree.tostring(array)
+        """
+    )
