@@ -272,8 +272,11 @@ class Layer(tf.Module):
                 **kwargs,
             )
             self._regularize(name, variable, by_name.regularizer(regularizer) if created else None)
-        known = self._records.trained if is_trained else self._records.fixed
-        known.extend(_parts(variable))
+        for part in _parts(variable):
+            # A custom getter of the scope may have made it one that is not trained.
+            is_fixed = self.trainable and not getattr(part, "trainable", True)
+            known = self._records.trained if is_trained and not is_fixed else self._records.fixed
+            known.append(part)
         return variable
 
     def add_variable(self, *args: Any, **kwargs: Any) -> Any:

@@ -184,6 +184,19 @@ def test_reuse_getters_partitioners_and_types(graph):
     assert {each.dtype.base_dtype for each in wide.weights} == {tf.float64}
 
 
+@pytest.mark.parametrize("make", [lambda: cells.GRUCell(2), lambda: Own(2)])
+def test_getters_decide_what_is_trained(make, graph):
+    def fixed(getter, *args, **kwargs):
+        return getter(*args, **{**kwargs, "trainable": False})
+
+    cell = make()
+    with v1.variable_scope("frozen", custom_getter=fixed):
+        call(cell)
+    assert not v1.trainable_variables()
+    assert not cell.trainable_variables
+    assert cell.non_trainable_variables == v1.global_variables()
+
+
 def test_values_at_first(graph, evaluate):
     v1.get_variable_scope().set_initializer(v1.constant_initializer(7.0))
     call(cells.GRUCell(1))
