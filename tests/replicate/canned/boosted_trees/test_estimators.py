@@ -242,3 +242,35 @@ def test_columns_that_trees_cannot_use_are_named():
         BoostedTreesClassifier(columns("numeric"), 1.5)
     with pytest.raises(ValueError, match="made without center_bias=True"):
         BoostedTreesClassifier(columns("numeric"), 1).experimental_predict_with_explanations(None)
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np, tensorflow as tf
+import replicate
+
+class Kill(tf.compat.v1.train.SessionRunHook):
+    def after_run(self, context, values):
+        if context.session.run(tf.compat.v1.train.get_global_step()) >= 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+x, y = np.linspace(-2, 2, 24, dtype="f4"), np.sin(np.linspace(-2, 2, 24, dtype="f4") * 4)
+config = replicate.RunConfig(progress="off", save_checkpoints_steps=2, save_summary_steps=None)
+model = replicate.BoostedTreesRegressor(
+    [tf.feature_column.numeric_column("x")], 2, sys.argv[1], n_trees=2, max_depth=3, config=config)
+rows = tf.data.Dataset.from_tensor_slices
+hooks = [Kill()] if len(sys.argv) > 2 else []
+model.train(lambda: rows(({"x": x}, y)).batch(12).repeat(), hooks=hooks)
+np.save(sys.argv[1] + "/values.npy", model.get_variable_value("boosted_trees/values"))
+"""
+
+
+@pytest.mark.broad
+def test_training_that_was_killed_grows_the_same_trees(run_command, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run_command("-c", KILLED, whole)
+    run_command("-c", KILLED, killed, "kill", code=-9)
+    assert not (killed / "values.npy").exists()
+    assert tf.train.latest_checkpoint(str(killed)).endswith("-4")
+    run_command("-c", KILLED, killed)
+    np.testing.assert_array_equal(np.load(killed / "values.npy"), np.load(whole / "values.npy"))
