@@ -1,6 +1,7 @@
 """The distribution: wheel, sdist, version, lock, and an import without TensorFlow."""
 
 import email
+import json
 import re
 import shutil
 import subprocess
@@ -113,6 +114,21 @@ def test_version_is_written_once_and_the_same_everywhere():
     assert not [path for path in sources if quoted.search(path.read_text())]
 
 
+def test_citation_and_container_name_what_there_is():
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {PROJECT['version']}\n" in citation
+    released = re.search(
+        rf"## \[{PROJECT['version']}\] - (\S+)", (ROOT / "CHANGELOG.md").read_text()
+    )
+    assert f"date-released: {released[1]}\n" in citation
+    container = (ROOT / "Dockerfile").read_text()
+    commands = re.findall(r"^RUN (make .*)$", container, re.MULTILINE)
+    commands += [" ".join(json.loads(each)) for each in re.findall(r"^CMD (.*)$", container, re.M)]
+    assert [each.split()[1] for each in commands] == ["setup", "train"]
+    for each in commands:
+        subprocess.run(["sh", "-c", f"TF=cpu; {each} --dry-run"], cwd=ROOT, check=True)
+
+
 @pytest.mark.parametrize(
     ("has_project", "version"), [(True, PROJECT["version"]), (False, "unknown")]
 )
@@ -139,8 +155,21 @@ def test_import_without_tensorflow_says_what_to_install(package):
     done = python("-c", program, cwd=ROOT)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert re.fullmatch(rf"ImportError: {package} .*TensorFlow.*replicate-model-fn\[cpu\].*", last)
+    assert re.fullmatch(rf"ImportError: {package} .*TensorFlow.*: pip install .*", last)
     assert "During handling" not in done.stderr
+
+
+def test_nothing_tells_to_install_a_name_that_a_stranger_may_take():
+    told = re.compile(
+        r"(?:pip|uv)[^`\n]* (?:install|add) [^`\n]*replicate-model-fn|'replicate-model-fn\["
+    )
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".sh"))]
+    assert len(texts) > 1000
+    found = [path.name for path in texts if told.search(path.read_text())]
+    assert found == ["SECURITY.md"]  # It says why.
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -18,7 +18,11 @@ from replicate.compat.tf1_view import ViewLoader
 
 _NAME = "estimator"
 _ABSENT = object()
-_SLIM_REPAIR = "replicate.compat.contrib.repaired_slim.loading"
+_CHANGES = (
+    "replicate.compat.contrib.repaired_slim.loading",
+    "replicate.compat.lost.keras_layers",
+)
+"""Modules that change other packages, and whose `undo` takes that back."""
 _MODULES = re.compile(r"tensorflow_estimator(\..+)?|tensorflow(\.compat\.v[12])?\.estimator(\..+)?")
 
 Owns: TypeAlias = Callable[[str, str], bool]
@@ -90,8 +94,9 @@ class _Installation:
             if isinstance(module, OldModule) or isinstance(loader, ViewLoader):
                 del sys.modules[name]
         sys.modules.update(self._modules)
-        if _SLIM_REPAIR in sys.modules:
-            sys.modules[_SLIM_REPAIR].undo()
+        for change in _CHANGES:
+            if change in sys.modules:
+                sys.modules[change].undo()
 
     def _sees_tensorflow1(self, name: str, origin: str) -> bool:
         in_package = name.partition(".")[0] in self.packages

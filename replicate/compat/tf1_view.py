@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use, is_absent
@@ -27,7 +27,15 @@ from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.python2.loading import MARK
 from replicate.compat.python2.translation import is_installed
 from replicate.compat.source_code import FORMAT, OLD_ATTRIBUTE, compiled
-from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
+from replicate.compat.table import (
+    CHANGED_PACKAGES,
+    CONTRIB,
+    ESTIMATOR,
+    PRIVATE,
+    TABLE,
+    names_below,
+    row_of,
+)
 
 VERSION = VersionText("1.15.5")
 """The version that programs find: the last TensorFlow 1. It compares as versions do."""
@@ -67,10 +75,12 @@ class TensorFlow1(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module("tensorflow")
-        if name == "python":
-            return _overlay("tf.python")
         if name.startswith("__"):
             return getattr(real, name)
+        if name in _MODULES:
+            return _MODULES[name]()
+        if _is_changed(f"tf.{name}"):
+            return _changed(f"tf.{name}")
         try:
             return getattr(real.compat.v1, name)
         except AttributeError:
@@ -81,22 +91,28 @@ class TensorFlow1(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         names = dir(importlib.import_module("tensorflow").compat.v1)
-        return sorted({*names, "compat", "contrib", "estimator"})
+        return sorted({*names, "compat", "contrib", "estimator", "layers"})
 
 
 class _Overlay(types.ModuleType):
-    """A module below tensorflow.python, with the names of the table before its own ones."""
+    """A module of TensorFlow, with the names of the table before its own ones.
+
+    What a program sets is set in TensorFlow's module.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(re.sub(r"^tf\.", "tensorflow.", path))
-        self.__path__: list[str] = []
-        self._path = path
+        vars(self).update(__path__=[], _path=path)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # An import of "*" asks for it.
+            return [each for each in dir(self) if not each.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(name)
         path = f"{self._path}.{name}"
-        if _is_overlaid(path):
+        if _is_changed(path):
+            return _changed(path)
+        if self._is_private() and _is_overlaid(path):
             value = _overlay(path) if is_old_module(path) else getattr(_table(self._path), name)
             if not is_absent(value):
                 return value
@@ -108,10 +124,32 @@ class _Overlay(types.ModuleType):
         except ModuleNotFoundError:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        vars(self)[name] = value
+        if not name.startswith("__"):
+            with contextlib.suppress(ModuleNotFoundError):
+                setattr(self._real(), name, value)
+
+    def __dir__(self) -> list[str]:
+        names = set(names_below(self._path)) if self._is_private() else set()
+        with contextlib.suppress(ModuleNotFoundError):
+            names.update(dir(self._real()))
+        return sorted(names)
+
+    def _is_private(self) -> bool:
+        return f"{self._path}.".startswith("tf.python.")
+
+    def _real(self) -> Any:
+        """Returns TensorFlow's module of this name."""
+        if self._is_private():
+            return importlib.import_module(self.__name__)
+        v1: Any = importlib.import_module("tensorflow").compat.v1
+        return functools.reduce(getattr, self._path.split(".")[1:], v1)
+
     def _own(self, name: str) -> Any:
-        """Returns a name of the real module."""
-        real = importlib.import_module(self.__name__)
-        if not hasattr(real, name):
+        """Returns a name of TensorFlow's module."""
+        real = self._real()
+        if self._is_private() and not hasattr(real, name):
             return importlib.import_module(f"{self.__name__}.{name}")
         return getattr(real, name)
 
@@ -128,6 +166,43 @@ def _table(path: str) -> types.ModuleType:
 def _is_overlaid(path: str) -> bool:
     """Returns True if the table has a name, or names below it."""
     return is_old_module(path) or row_of(path) is not None
+
+
+def _is_changed(path: str) -> bool:
+    """Returns True for a public name of TensorFlow that has a row, or a package of such names."""
+    has_rows = path in TABLE or is_old_module(path)
+    return path in CHANGED_PACKAGES or (has_rows and _package(path) in CHANGED_PACKAGES)
+
+
+def _changed(path: str) -> Any:
+    """Returns what programs of TensorFlow 1 find in the place of a public name of TensorFlow."""
+    if path in CHANGED_PACKAGES:
+        return _overlay(path)
+    if is_old_module(path):
+        return _table(path)
+    return getattr(_table(_package(path)), path.rpartition(".")[2])
+
+
+def _keras() -> Any:
+    """Returns Keras, whose layers have their old method."""
+    keras: Any = importlib.import_module("tensorflow").compat.v1.keras
+    layers: Any = importlib.import_module("replicate.compat.lost.keras_layers")
+    layers.give_apply(keras)
+    return keras
+
+
+_MODULES: Mapping[str, Callable[[], Any]] = types.MappingProxyType(
+    {
+        "keras": _keras,
+        "layers": lambda: importlib.import_module("replicate.compat.layers"),
+        "python": lambda: _overlay("tf.python"),
+    }
+)
+"""Modules in the place of TensorFlow's."""
+
+
+def _package(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 @functools.cache

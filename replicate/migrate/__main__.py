@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = _parser().parse_args(arguments)
     if importlib.util.find_spec("libcst") is None:
-        _refuse("libcst is not installed: pip install 'replicate-model-fn[migrate]'.")
+        _refuse("libcst is not installed: pip install libcst.")
     try:
         paths = find_files(given.paths)
     except FileNotFoundError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from replicate.absent_names import HINTS
 from replicate.compat.table import (
+    CONTRIB,
     ESTIMATOR,
     PRIVATE,
     PRIVATE_MODULES,
@@ -31,6 +32,8 @@ _ESTIMATOR_OF_V2 = re.compile(
     r"(tensorflow(\.compat\.v1)*\.compat\.v2|tensorflow_estimator)\.estimator\b"
 )
 _PYTHON_ESTIMATOR = re.compile(r"tf\.python\.estimator\b")
+_PARTLY_OLD = ("tf.nn",)  # Packages that TensorFlow still has, and of which few names are old.
+_VIEWS = "replicate.compat.tf_contrib"
 _UNKNOWN = "It has no counterpart here."
 
 
@@ -102,7 +105,11 @@ def _public(path: str) -> str:
 def is_old_package(path: str) -> bool:
     """Returns True for a package whose names stand in the table, one by one."""
     row = _row(path)
-    if f"{path}.".startswith("tf.python.") or (row is not None and row.new is not None):
+    if (
+        f"{path}.".startswith("tf.python.")
+        or path == "tf.nn"
+        or (row is not None and row.new is not None)
+    ):
         return False
     private = path.removeprefix(f"{PRIVATE}.")
     is_private = PRIVATE.startswith(f"{path}.") or path == PRIVATE or private in PRIVATE_MODULES
@@ -144,6 +151,15 @@ def home_of(package: str) -> str | None:
     """
     home = next((home for home, _ in _homes(package).most_common(1)), "")
     return None if home in ("", "replicate", "tf") or home.startswith("tf.") else home
+
+
+def view_of(package: str) -> str | None:
+    """Returns the module that has a package's names as the runner shows them, None if none has.
+
+    Names without a replacement fail there when they are used, and not when they are imported.
+    """
+    parent, _, last = package.rpartition(".")
+    return f"{_VIEWS}.{last}" if parent == CONTRIB else None
 
 
 def is_complete(package: str) -> bool:

@@ -2,7 +2,7 @@
 
 A program, as opposed to a module that it imports, calls `tf.disable_v2_behavior()`: graph mode,
 reference variables and shapes are then those of TensorFlow 1. If it or a module of its own uses
-layers of Keras or cells of an RNN, it also chooses legacy Keras, before TensorFlow is imported.
+Keras, it also chooses legacy Keras, before TensorFlow is imported.
 """
 
 import dataclasses
@@ -18,9 +18,7 @@ from replicate.migrate.names import place_of
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.uses import Module
 
-_KERAS = re.compile(
-    r"tf\.(keras|layers|nn\.rnn_cell|contrib\.(cudnn_rnn|keras|layers|legacy_seq2seq|rnn|seq2seq|slim))\b"
-)
+_KERAS = re.compile(r"tf\.(keras|contrib\.keras)\b")
 _SWITCH = "disable_v2_behavior"
 _CHOICE = "TF_USE_LEGACY_KERAS"
 _IMPORT = "import tensorflow.compat.v1 as tf"
@@ -52,7 +50,8 @@ class Programs:
             name: {own for each in module.bindings.modules for own in tails.get(each, ())} - {name}
             for name, module in modules.items()
         }
-        self._imported = frozenset().union(*self._imports.values())
+        imported = (self._imported_by(name, own) for name, own in self._imports.items())
+        self._imported = frozenset().union(*imported)
 
     def needs(self, name: str, is_notebook: bool = False) -> Needs:
         """Returns the lines that a module needs. A notebook is always a program."""
@@ -67,6 +66,16 @@ class Programs:
             switch=_SWITCH not in text,
             legacy_keras=_CHOICE not in text and any(_uses_keras(part) for part in parts),
         )
+
+    def _imported_by(self, name: str, own: set[str]) -> set[str]:
+        """Returns those of the modules that one may import, by their last names, that it imports.
+
+        Of several it is the one in the same folder: two folders may have a `train.py` each.
+        """
+        folder = name.rpartition(".")[0]
+        beside = {f"{folder}.{each}".lstrip(".") for each in self._modules[name].bindings.modules}
+        last = {each.rpartition(".")[2] for each in own & beside}
+        return {each for each in own if each in beside or each.rpartition(".")[2] not in last}
 
     def _reach(self, name: str) -> set[str]:
         found = {name}

@@ -9,6 +9,7 @@ from replicate.migrate.bindings import Bindings, Import
 from replicate.migrate.source import Source
 
 _CONTRIB = "replicate.compat.contrib"
+_LAYERS = "replicate.compat.layers"
 _V1 = "tensorflow.compat.v1"
 _MODULES = {"tf": "tf", "tf_slim": "slim", _CONTRIB: "contrib"}
 
@@ -114,10 +115,10 @@ class Speller:
 def _split(new: str) -> tuple[str, str]:
     """Returns the module of a new name that a program imports, and the rest with its dot."""
     parts = new.split(".")
-    if new.startswith("replicate.compat.") and not f"{new}.".startswith(f"{_CONTRIB}."):
-        end = 4
-    elif f"{new}.".startswith(f"{_CONTRIB}."):
+    if f"{new}.".startswith((f"{_CONTRIB}.", f"{_LAYERS}.")):
         end = 3
+    elif new.startswith("replicate.compat."):
+        end = 4
     else:
         end = 1
     return ".".join(parts[:end]), "".join(f".{part}" for part in parts[end:])

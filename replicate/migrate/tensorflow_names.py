@@ -1,12 +1,15 @@
 """Checks that names exist, in the TensorFlow that is installed and in what takes its place.
 
-TensorFlow is loaded when the first name is checked. Without TensorFlow, nothing is checked.
+Loading TensorFlow takes seconds, so the files of its API are read first. It is loaded for a name
+that they do not have. Without TensorFlow, nothing is checked.
 """
 
+import ast
 import functools
 import importlib
 import importlib.util
 import types
+from pathlib import Path
 from typing import Any
 
 from replicate.quiet_imports import quiet_stderr
@@ -17,7 +20,8 @@ _V2 = (
 )
 _GONE = "TensorFlow {version} has no tf.compat.v1.{rest}."
 _NO_MODULE = "TensorFlow {version} has no {name}."
-_LAZY = ("tf.keras", "tf.layers", "tf.nn.rnn_cell")  # Keras 3 hides them, legacy Keras has them.
+_LAZY = ("tf.keras",)  # Keras 3 hides names of it, legacy Keras has them.
+_OURS = Path(__file__).parents[1]
 _REAL = ("compiler", "core", "lite", "python", "tools")
 
 
@@ -35,11 +39,16 @@ def missing(path: str) -> str | None:
 
     Attributes of classes are not checked.
     """
-    tensorflow = _tensorflow()
     _, _, rest = path.partition(".")
-    if tensorflow is None or not rest or f"{path}.".startswith(tuple(f"{e}." for e in _LAZY)):
+    if not rest or f"{path}.".startswith(tuple(f"{e}." for e in _LAZY)):
         return None
-    if rest.split(".")[0] in _REAL:
+    is_real = rest.split(".")[0] in _REAL
+    if not is_real and _is_in_files(_folder_of_v1(), rest):
+        return None
+    tensorflow = _tensorflow()
+    if tensorflow is None:
+        return None
+    if is_real:
         name = f"tensorflow.{rest}"
         text = _NO_MODULE.format(version=tensorflow.__version__, name=name)
         return None if _is_there(name) else text
@@ -56,13 +65,62 @@ def is_of_v2(path: str) -> bool:
 
 def missing_replacement(new: str) -> str | None:
     """Returns what is wrong with a new name, None if it is there or in no installed package."""
-    root = new.partition(".")[0]
+    root, _, rest = new.partition(".")
     if root == "tf":
         return missing(new)
+    if root == "replicate" and (_is_in_files(_OURS, rest) or _is_public(rest)):
+        return None
     if _tensorflow() is None or importlib.util.find_spec(root) is None:
         return None
     with quiet_stderr():
         return None if _is_there(new) else f"There is no {new} here."
+
+
+@functools.cache
+def _folder_of_v1() -> Path | None:
+    """Returns the folder of tf.compat.v1, None if there is none."""
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0], "_api", "v2", "compat", "v1")
+
+
+def _is_in_files(package: Path | None, rest: str) -> bool:
+    """Returns True if the files of a package bind a dotted name, as far as modules lead."""
+    if package is None:
+        return False
+    for name in rest.split("."):
+        is_module = (package / name).is_dir() or (package / f"{name}.py").is_file()
+        if not is_module:
+            file = package / "__init__.py"
+            return name in _names_in(file if file.is_file() else package.with_suffix(".py"))
+        package = package / name
+    return True
+
+
+def _is_public(rest: str) -> bool:
+    """Returns True for a name of `replicate` itself, or of `replicate.v1`."""
+    return rest.removeprefix("v1.") in _names_in(_OURS / "public.py")
+
+
+@functools.cache
+def _names_in(file: Path) -> frozenset[str]:
+    """Returns the names that a module imports or defines at its top, or lists in `__all__`."""
+    if not file.is_file():
+        return frozenset()
+    names: set[str] = set()
+    for each in ast.parse(file.read_bytes()).body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name for alias in each.names)
+        elif isinstance(each, ast.FunctionDef | ast.ClassDef):
+            names.add(each.name)
+        elif isinstance(each, ast.Assign):
+            bound = {target.id for target in each.targets if isinstance(target, ast.Name)}
+            names |= bound
+            if "__all__" in bound and isinstance(each.value, ast.List | ast.Tuple):
+                parts = each.value.elts
+                names.update(str(part.value) for part in parts if isinstance(part, ast.Constant))
+    return frozenset(names)
 
 
 def _has(value: Any, rest: str) -> bool:

@@ -155,7 +155,7 @@ class BatchGrowth:
             exponent = tf.get_static_value(tensor.op.inputs[1])
             if inputs[1] != CONSTANT or (inputs[0].degree != 0 and exponent is None):
                 return None
-            exponent = 0 if exponent is None or exponent.size > 1 else Fraction(float(exponent))
+            exponent = 0 if exponent is None or exponent.size > 1 else Fraction(exponent.item())
         return inputs[0]._replace(degree=inputs[0].degree * exponent, constants=())
 
     def _of_product(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
@@ -174,7 +174,7 @@ class BatchGrowth:
         rows = self._rows
         if value is None or value.size != 1 or rows is None or rows < 2:
             return False
-        return float(value) in (rows, 1 / rows)
+        return value.item() in (rows, 1 / rows)
 
     def _of_sum(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
         operands = list(zip(tensor.op.inputs, inputs, strict=True))
@@ -325,7 +325,7 @@ class BatchGrowth:
             return self._of_structure(tensor, inputs)
         sizes: list[Degree] = []
         for x, growth in zip(tensor.op.inputs, parts, strict=False):
-            length = x.shape[0] if x.shape.rank == 1 else None
+            length = x.shape.as_list()[0] if x.shape.rank == 1 else None
             if length is None or (growth != CONSTANT and not growth.sizes):
                 return None
             sizes += growth.sizes or [0] * length
@@ -347,7 +347,8 @@ class BatchGrowth:
         rank = tensor.shape.rank
         if growth.sizes or growth.axis is None or rank is None or axis is None:
             return self._of_structure(tensor, inputs)
-        from_end = int(axis) if axis < 0 else int(axis) - rank
+        place = axis.item()  # Programs also give it in a list.
+        from_end = place if place < 0 else place - rank
         return growth._replace(axis=growth.axis - (growth.axis <= from_end), constants=())
 
     def _of_transposed(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
@@ -369,7 +370,8 @@ class BatchGrowth:
             )
         found = self._of_structure(tensor, [growth])
         if found == _LOST or found is None:
-            leads = tensor.shape.rank and self._rows and (tensor.shape[0] or 0) % self._rows == 0
+            sizes = tensor.shape.as_list() if tensor.shape.rank else []
+            leads = sizes and self._rows and (sizes[0] or 0) % self._rows == 0
             is_first = growth.axis is not None and tensor.op.inputs[0].shape.rank == -growth.axis
             return growth._replace(axis=-tensor.shape.rank) if leads and is_first else found
         return found

@@ -149,11 +149,13 @@ def _growth_of_batch(batch: Nest, whole: Sequence[Tensor]) -> BatchGrowth:
             if part.ref() in held or not part.shape.rank:
                 known[part.ref()] = CONSTANT
             elif isinstance(leaf, tf.SparseTensor) and part is leaf.dense_shape:
-                known[part.ref()] = Growth(sizes=(1, *([0] * ((part.shape[0] or 1) - 1))))
+                axes = part.shape.as_list()[0] or 1
+                known[part.ref()] = Growth(sizes=(1, *([0] * (axes - 1))))
             else:
                 known[part.ref()] = Growth(axis=-part.shape.rank)
-                if part is leaf and part.shape[0] is not None:
-                    rows = part.shape[0]
+                size = part.shape.as_list()[0]
+                if part is leaf and size is not None:
+                    rows = size
     return BatchGrowth(known, rows)
 
 

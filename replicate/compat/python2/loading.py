@@ -19,7 +19,7 @@ from replicate.compat.python2.translation import (
 MARK = "__python2__"
 """Name that a translated module binds: its imports look beside it first."""
 
-_INSTALL = "pip install 'replicate-model-fn[python2]'"
+_INSTALL = "pip install fissix"
 _ABSOLUTE = re.compile(r"^\s*from __future__ import .*\babsolute_import\b", re.MULTILINE)
 
 

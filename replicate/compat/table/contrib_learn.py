@@ -35,6 +35,15 @@ _ESTIMATOR = [
         "tf.contrib.estimator",
         "replicate",
         (
+            "BoostedTreesEstimator",
+            "boosted_trees_classifier_train_in_memory",
+            "boosted_trees_regressor_train_in_memory",
+        ),
+    ),
+    *same(
+        "tf.contrib.estimator",
+        "replicate",
+        (
             "InMemoryEvaluatorHook",
             "add_metrics",
             "make_stop_at_checkpoint_step_hook",
@@ -220,11 +229,6 @@ _DATA = [
             "unique",
         ),
     ),
-    *same(
-        "tf.contrib.data",
-        "tf.data",
-        ("Dataset", "FixedLengthRecordDataset", "Iterator", "TFRecordDataset", "TextLineDataset"),
-    ),
     *modules_of(
         "tf.contrib.data",
         (
@@ -332,6 +336,7 @@ _SMALL = [
     Row("tf.contrib.eager.py_func", "tf.py_function"),
     Row("tf.contrib.eager.defun", "tf.function"),
     *modules_of("tf.contrib.eager", ("python.tfe",)),
+    Row("tf.contrib.eager.list_devices", f"{_OURS}.distribute.list_devices"),
     Row("tf.contrib.eager.*", None, "Programs of TensorFlow 1 run in graph mode here."),
     *absent(
         "tf.contrib.linear_optimizer", ("SDCAOptimizer", "SparseFeatureColumn"), HINTS["LinearSDCA"]
@@ -370,49 +375,4 @@ _TUTORIALS = [
     ),
 ]
 
-_PYTHON = [
-    Row(
-        "tf.python.keras.utils.multi_gpu_model",
-        None,
-        "Train the model in a model_fn with replicate.replicate_model_fn, or with "
-        "tf.distribute.MirroredStrategy.",
-    ),
-    Row("tf.python.keras.*", "tf.keras", "Public names only, then TensorFlow's own."),
-    *(
-        Row(f"tf.python.keras.layers.{name}.*", "tf.keras.layers")
-        for name in (
-            "advanced_activations",
-            "convolutional",
-            "core",
-            "embeddings",
-            "merge",
-            "normalization",
-            "pooling",
-            "recurrent",
-            "wrappers",
-        )
-    ),
-    *(
-        Row(f"tf.python.keras.engine.{module}.{name}", f"tf.keras.{new}")
-        for module, name, new in (
-            ("base_layer", "Layer", "layers.Layer"),
-            ("base_layer", "InputSpec", "layers.InputSpec"),
-            ("topology", "Layer", "layers.Layer"),
-            ("topology", "InputSpec", "layers.InputSpec"),
-            ("training", "Model", "Model"),
-            ("input_layer", "Input", "Input"),
-            ("sequential", "Sequential", "Sequential"),
-        )
-    ),
-    *(
-        Row(f"tf.python.keras.utils.{name}.*", "tf.keras.utils")
-        for name in ("generic_utils", "np_utils", "data_utils")
-    ),
-    Row(
-        "tf.python.training.tracking.*",
-        None,
-        "TensorFlow has moved it: use tf.train.Checkpoint and tf.train.list_variables.",
-    ),
-]
-
-ROWS = [*_ESTIMATOR, *_LEARN, *_DATA, *_OPT, *_TPU, *_SMALL, *_TUTORIALS, *_PYTHON]
+ROWS = [*_ESTIMATOR, *_LEARN, *_DATA, *_OPT, *_TPU, *_SMALL, *_TUTORIALS]

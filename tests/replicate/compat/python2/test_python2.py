@@ -192,7 +192,7 @@ def test_wrong_sources_are_pythons_own_errors():
 def test_without_fissix_its_place_is_told(monkeypatch, capsys):
     monkeypatch.setattr(loading, "is_installed", lambda: False)
     loading._tell.cache_clear()
-    with pytest.raises(SyntaxError, match=r"pip install 'replicate-model-fn\[python2\]'"):
+    with pytest.raises(SyntaxError, match=r"pip install fissix"):
         compiled(b"print 'a'\n", "program.py")
     compiled(b"xrange(3)", "old.py")
     assert "old.py seems to be of Python 2 (xrange in line 1): pip" in capsys.readouterr().err

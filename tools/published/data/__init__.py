@@ -1,0 +1,1 @@
+"""Tiny data for programs, made in a folder. The same numbers come out each time."""

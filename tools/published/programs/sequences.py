@@ -1,0 +1,142 @@
+"""Programs that tag or translate sequences, or write texts."""
+
+from tools.published.data import words
+from tools.published.program import Program
+
+PROGRAMS = (
+    Program(
+        "zh-NER-TF",
+        "Determined22/zh-NER-TF",
+        "e4a8732de88071dac5d1fce8da18de98365389fa",
+        "Session, `contrib.crf`, `contrib.rnn`",
+        (
+            "main.py",
+            "--mode=train",
+            "--train_data={data}/named",
+            "--test_data={data}/named",
+            "--epoch=2",
+            "--batch_size=8",
+            "--hidden_dim=16",
+            "--embedding_dim=8",
+        ),
+        words.tagged,
+        has_estimator=False,
+        result=r", loss: ([\d.]+)",
+    ),
+    Program(
+        "tf_ner: lstm_crf",
+        "guillaumegenthial/tf_ner",
+        "e9bca45c7a3d73e1b7ee5ce12ff4f33e4598f9d9",
+        "Estimator, `contrib.crf`, `contrib.rnn`, `contrib.estimator`",
+        ("main.py",),
+        words.nothing,
+        folder="models/lstm_crf",
+        settings=(("models/lstm_crf/main.py", "'epochs': 25", "'epochs': 2"),),
+        beside=(
+            (
+                "guillaumegenthial/tf_metrics",
+                "ee93c3385e76af89c82d11333b47c2c38ba64196",
+                "models/lstm_crf",
+            ),
+        ),
+    ),
+    Program(
+        "nmt",
+        "tensorflow/nmt",
+        "0be864257a76c151eef20ea689755f08bc1faf4e",
+        "Session, `contrib.seq2seq`, `contrib.rnn`, `contrib.lookup`",
+        (
+            "-m",
+            "nmt.nmt",
+            "--src=src",
+            "--tgt=tgt",
+            "--vocab_prefix={data}/vocab",
+            "--train_prefix={data}/train",
+            "--dev_prefix={data}/dev",
+            "--test_prefix={data}/test",
+            "--out_dir={out}/model",
+            "--attention=luong",
+            "--num_train_steps=8",
+            "--steps_per_stats=4",
+            "--num_layers=1",
+            "--num_units=16",
+            "--batch_size=8",
+            "--dropout=0.0",
+        ),
+        words.translations,
+        has_estimator=False,
+        result=r"ppl ([\d.]+)",
+    ),
+    Program(
+        "Kyubyong/transformer",
+        "Kyubyong/transformer",
+        "fb023bb097e08d53baf25b46a9da490beba51a21",
+        "Session, `tf.layers`, `tf.data.Iterator`",
+        (
+            "train.py",
+            *(
+                f"--{kind}1={{data}}/{part}.src"
+                for kind, part in (("train", "train"), ("eval", "dev"))
+            ),
+            *(
+                f"--{kind}2={{data}}/{part}.tgt"
+                for kind, part in (("train", "train"), ("eval", "dev"))
+            ),
+            "--eval3={data}/dev.tgt",
+            "--vocab={data}/pieces",
+            "--vocab_size=124",
+            "--logdir={out}/log",
+            "--evaldir={out}/eval",
+            "--batch_size=16",
+            "--num_epochs=1",
+            "--d_model=16",
+            "--d_ff=32",
+            "--num_blocks=1",
+            "--num_heads=2",
+        ),
+        words.translations,
+        has_estimator=False,
+        result=r"iwslt2016_E01L([\d.]+)",
+    ),
+    Program(
+        "CS230 examples: nlp",
+        "cs230-stanford/cs230-code-examples",
+        "478e747b1c8bf57c6e2ce6b7ffd8068fe0287056",
+        "Session, `contrib.lookup`, `tf.data`",
+        ("train.py", "--data_dir=data/small"),
+        words.nothing,
+        has_estimator=False,
+        folder="tensorflow/nlp",
+        first=(("build_vocab.py", "--data_dir=data/small"),),
+        result=r"Train metrics: .*\bloss: ([\d.]+)",
+        settings=(
+            (
+                "tensorflow/nlp/experiments/base_model/params.json",
+                '"num_epochs": 10',
+                '"num_epochs": 2',
+            ),
+        ),
+    ),
+    Program(
+        "GPT-2",
+        "openai/gpt-2",
+        "9b63575ef42771a015060c964af2c3da4cf7c8ab",
+        "`contrib.training.HParams`, Session",
+        (
+            "generate_unconditional_samples.py",
+            "--model_name=tiny",
+            "--models_dir={out}",
+            "--nsamples=1",
+            "--length=12",
+            "--top_k=4",
+            "--seed=1",
+        ),
+        words.nothing,
+        has_estimator=False,
+        folder="src",
+        first=(("gpt_2.py", "{out}/tiny"),),
+        driver="gpt_2.py",
+        result=r"loss = ([\d.]+)",
+        packages=("fire", "regex"),
+    ),
+)
