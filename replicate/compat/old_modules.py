@@ -141,6 +141,8 @@ def _replacement(path: str, row: Row, api: str) -> Any:
         missing = MISSING.get(getattr(error, "name", None) or "")
         if isinstance(error, ModuleNotFoundError) and missing:
             return absent(path, missing)
+        if isinstance(error, ModuleNotFoundError) and root in MISSING:
+            return absent(path, f"It needs {root}, which cannot be imported: {error}.")
         hint = HINTS.get(path.rpartition(".")[2]) or HINTS.get(rest.partition(".")[0])
         if path.startswith(f"{CONTRIB}.") and row.old.endswith(".*"):
             return absent(path, hint or _NOT_HERE)

@@ -19,7 +19,7 @@ from replicate.migrate.uses import Module
 _NOT_PYTHON_3 = "It is not Python 3 ({why})."
 _MAY_BE_PYTHON_2 = (
     "It is not Python 3 ({why}). If it is Python 2, this translates it with fissix: pip install "
-    "'replicate-model-fn[python2]'."
+    "fissix."
 )
 _V2_PROGRAM = "This is a program of TensorFlow 2, which stays as it is: TensorFlow 1 has no {name}."
 _TOO_DEEP = "Its code or its cells are nested too deeply, and it stays as it is."

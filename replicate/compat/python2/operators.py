@@ -1,11 +1,19 @@
 """Operators and functions that mean something else since Python 3."""
 
+import functools
+import importlib
 import math
 import numbers
 import operator
+import sys
 from typing import Any
 
 import numpy as np
+
+cmp_to_key = functools.cmp_to_key
+intern = sys.intern
+reduce = functools.reduce
+reload = importlib.reload
 
 
 def cmp(x: Any, y: Any) -> int:

@@ -27,7 +27,6 @@ _FISSIX = (
     "imports",
     "imports2",
     "input",
-    "intern",
     "itertools",
     "itertools_imports",
     "long",
@@ -43,11 +42,8 @@ _FISSIX = (
     "print",
     "raise",
     "raw_input",
-    "reduce",
-    "reload",
     "renames",
     "repr",
-    "sorted",
     "standarderror",
     "sys_exc",
     "throw",
@@ -61,7 +57,16 @@ _FISSIX = (
 )
 _FIXERS = "replicate.compat.python2.fixers"
 _IMPLICIT = "fissix.fixes.fix_import"
-HELPERS = ("cmp", "old_div", "old_idiv", "old_round")
+HELPERS = (
+    "cmp",
+    "cmp_to_key",
+    "intern",
+    "old_div",
+    "old_idiv",
+    "old_round",
+    "reduce",
+    "reload",
+)
 """Names of `replicate.compat.python2` that a translation may call."""
 
 
@@ -124,8 +129,9 @@ def translated(text: str, implicit_imports_in: str | None = None) -> Translation
     if tree is None:
         raise NotPython2Error(trouble)
     result = str(tree)
-    names = {leaf.value for leaf in tree.leaves()}
-    helpers = tuple(name for name in HELPERS if name in names)
+    leaves = [leaf.value for leaf in tree.leaves()]
+    names = {leaf for leaf, before in zip(leaves[1:], leaves, strict=False) if before != "."}
+    helpers = tuple(name for name in HELPERS if name in {*names, *leaves[:1]})
     return Translation(result, _lines_of(tree), helpers)
 
 

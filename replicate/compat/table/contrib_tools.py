@@ -59,7 +59,12 @@ ROWS = [
     *modules_of(f"{CONTRIB}.image", ("python.ops.image_ops",)),
     *written_here("graph_editor", "Loops of tf.while_loop cannot be copied."),
     *modules_of(f"{CONTRIB}.graph_editor", ("edit", "reroute", "select", "subgraph", "transform")),
-    Row(f"{CONTRIB}.gan.*", "tensorflow_gan", "Needs tensorflow-gan."),
+    Row(
+        f"{CONTRIB}.gan.*",
+        "tensorflow_gan",
+        "Needs tensorflow-gan, which calls names that are gone itself: run with "
+        "--package=tensorflow_gan --package=tensorflow_hub.",
+    ),
     *absent(
         f"{CONTRIB}.quantize",
         (

@@ -127,3 +127,11 @@ def test_old_arguments_are_renamed_and_too_many_are_told():
     assert function(1, 2) == function(old=1, b=2) == (1, 2)
     with pytest.raises(TypeError, match=r"takes 2 positional arguments, old, b; got 3\."):
         function(1, 2, 3)
+
+
+def test_package_that_lacks_another_one_is_told(tmp_path, monkeypatch):
+    (tmp_path / "tensorflow_gan.py").write_text("import no_such_package_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    gan = OldModule("tf.contrib", "replicate.v1").gan
+    with pytest.raises(OldNameError, match=r"It needs tensorflow_gan, which .*'no_such_package_a"):
+        gan.gan_loss()

@@ -1,4 +1,4 @@
-"""Division in translated modules is that of Python 2."""
+"""Division and functions in translated modules are those of Python 2."""
 
 import pytest
 
@@ -24,3 +24,14 @@ def test_division_is_that_of_python_2_where_it_was():
     assert run("from __future__ import division\na = 7 / 2")["a"] == 3.5
     assert run("a = f'{7 / 2}'")["a"] == "3.5"
     assert not is_python2(compiled(b"a = f'{7 / 2}'", "program.py", python2=True))
+
+
+def test_functions_are_those_of_python_2_wherever_their_imports_stand():
+    names = run(
+        "a = sorted([1, 2], cmp=lambda a, b: b - a), sorted([1, 2], lambda a, b: b - a)\n"
+        "b = [1, 3]\nb.sort(lambda a, b: b - a)\nc = [2, 1]\nc.sort(cmp)\n"
+        "d = reduce(lambda a, b: a + b, [1, 2]), round(0.5), intern('x')\n"
+        "import cPickle\n"
+    )
+    assert names["a"] == ([2, 1], [2, 1])
+    assert (names["b"], names["c"], names["d"]) == ([3, 1], [1, 2], (3, 1.0, "x"))
