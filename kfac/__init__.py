@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         "kfac needs TensorFlow, which is not installed: "
-        "pip install 'replicate-model-fn[cpu]' (or [gpu])."
+        "pip install tensorflow-cpu (or, for GPUs, 'tensorflow[and-cuda]')."
     ) from None
 
 from kfac import (

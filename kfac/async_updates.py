@@ -7,7 +7,7 @@ References:
   approximations", §3: inverses computed asynchronously.
 """
 
-# The threads' part is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s.
+# Repeating ops in threads is `kfac.scheduling.background`'s, the step `kfac.optimizer`'s.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from kfac._types import GradsAndVars, Operation, Variable
 from kfac.arguments import check_period
 from kfac.optimizer import KfacOptimizer
+from kfac.scheduling.background import BackgroundUpdates
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.asynchronous_refresh import AsynchronousRefresh
 
 v1 = tf.compat.v1
+
+_MAX_THREADS = 10
 
 
 @methods_show_user_frames
@@ -61,10 +64,21 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         if num_cov_inv_update_threads is not None:
             check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
         super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
-        self._background = AsynchronousRefresh(
-            self._step, self._estimator, self._name, num_cov_inv_update_threads
-        )
-        self._make_step = self._background.train_op
+        self._num_threads = num_cov_inv_update_threads
+        self._update_ops: tuple[Operation, list[Operation]] | None = None
+        self._updates: BackgroundUpdates | None = None
+        self._make_step = self._step_and_updates
+
+    def _step_and_updates(
+        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
+    ) -> Operation:
+        """Returns an op that makes one step; makes the ops of the background, too."""
+        # Not after the gradients, nor in a branch: the background runs these ops by themselves.
+        with tf.init_scope():
+            _, inverses = self._estimator.make_vars_and_create_op_thunks()
+            averages = self._estimator.make_cov_update_op()
+            self._update_ops = averages, [update() for update in inverses]
+        return self._step.make(pairs, global_step, name)
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.
@@ -77,11 +91,26 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: `apply_gradients` or `minimize` has not been called yet.
           Exception: Whatever an update raised in the first round.
         """
-        self._background.start(sess, coord)
+        if self._update_ops is None:
+            raise ValueError(
+                f"{self._name} has no updates to run in the background: call minimize or "
+                "apply_gradients before run_cov_inv_ops."
+            )
+        if self._updates is not None:
+            if self._updates.session is sess:
+                return
+            self._updates.stop()
+        averages, inverses = self._update_ops
+        num_threads = self._num_threads or max(1, min(len(inverses), _MAX_THREADS))
+        self._updates = None
+        updates = BackgroundUpdates(sess, averages, inverses, num_threads, coord)
+        updates.start()
+        self._updates = updates
 
     def check_cov_inv_ops(self) -> None:
         """Raises what an update raised in the background, once; else does nothing."""
-        self._background.check()
+        if self._updates is not None:
+            self._updates.check()
 
     def stop_cov_inv_ops(self, sess: v1.Session | None = None) -> None:
         """Ends what `run_cov_inv_ops` started, and waits for it. Does nothing if nothing runs.
@@ -93,7 +122,10 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           Exception: What an update raised in the background, unless it was raised before.
         """
         del sess
-        self._background.stop()
+        updates, self._updates = self._updates, None
+        if updates is not None:
+            updates.stop()
+            updates.check()
 
     @contextlib.contextmanager
     def updating(self, sess: v1.Session) -> Iterator[None]:

@@ -8,35 +8,35 @@ References:
 """
 
 import functools
+import itertools
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_choice
-from kfac.curvature.accumulation import BatchSums
-from kfac.curvature.averaging import Batch, fold_batch, fold_statistics
+from kfac.curvature.averaging import BatchSums, fold_batch, fold_statistics
 from kfac.curvature.backward_pass import (
     BackwardPass,
+    BackwardPasses,
+    BegunStatistics,
     block_gradients,
     checked_batch_size,
     first_order_statistics,
+    may_stand_in,
 )
 from kfac.curvature.block_products import (
     ServedFunctions,
     VectorsAndVariables,
-    join_blocks,
     product_or_identity,
-    split_into_blocks,
 )
 from kfac.curvature.by_hand import CurvatureByHand
 from kfac.curvature.estimation_modes import MODES, mode_of
-from kfac.curvature.passes import BackwardPasses, BegunStatistics, may_stand_in
-from kfac.curvature.shared_work import inverse_update
+from kfac.curvature.shared_inverses import inverse_update
 from kfac.curvature.timing import PhaseTimes
-from kfac.fisher_blocks.base import FisherBlock
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
@@ -55,6 +55,7 @@ from kfac.state import (
     read,
     run_if,
 )
+from kfac.variables import name_of
 
 v1 = tf.compat.v1
 
@@ -227,21 +228,15 @@ class FisherEstimator(CurvatureByHand):
             if not self._collection.is_final:
                 self._collection.finalize()
             self._collection.check_registration(self.variables)
-            self._passes = BackwardPasses(
-                self.name, self._mode, self._collection, self._colocate, self.times
-            )
+            self._passes = BackwardPasses(self.name, self._mode, self._collection, self._colocate)
         return self._passes
 
-    def _make_factors(self, of: BackwardPass | None = None) -> Placement:
-        """Makes factors of the gradients of a pass, and decides on devices, once.
-
-        Args:
-          of: The pass; None means the one that always runs.
-        """
+    def _make_factors(self) -> Placement:
+        """Makes factors of the gradients of the first pass, and decides on devices, once."""
         if self._placement is not None:
             return self._placement
         variables = self.variables if self._compute_params_stats else ()
-        backward = of or self._backward_passes().always(variables)
+        backward = self._backward_passes().of_factors(variables)
         with v1.name_scope(self.name):
             if self._batch_size is not None:
                 batch_size = checked_batch_size(self._batch_size, self._collection)
@@ -288,17 +283,26 @@ class FisherEstimator(CurvatureByHand):
         """
         self._served.check(function, self.name)
         self.make_vars()
-        blocks, devices = self.blocks, self.placement.trans
-        vectors = split_into_blocks(blocks, vecs_and_vars)
-        products = []
-        for block, vector, device in zip(blocks, vectors, devices, strict=True):
+        vectors = {variable.ref(): vector for vector, variable in vecs_and_vars}
+        params = [as_tuple(block.params) for block in self.blocks]
+        missing = [name_of(v) for v in itertools.chain(*params) if v.ref() not in vectors]
+        if missing:
+            raise ValueError(
+                f"Cannot multiply with curvature: there are no vectors for {', '.join(missing)}. "
+                "Pass (vector, variable) for every registered variable."
+            )
+        products: dict[Any, Any] = {}
+        for block, own, device in zip(self.blocks, params, self.placement.trans, strict=True):
+            parts = tuple(vectors[param.ref()] for param in own)
+            vector = parts if block.has_bias else parts[0]
             with v1.device(device):
-                products.append(
+                product = (
                     product_or_identity(block, function, vector, transpose)
                     if from_identity
                     else block.multiply_function(function, vector, transpose)
                 )
-        return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
+            products.update(zip((v.ref() for v in own), as_tuple(product), strict=True))
+        return [(products[variable.ref()], variable) for _, variable in vecs_and_vars]
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""
@@ -315,24 +319,23 @@ class FisherEstimator(CurvatureByHand):
 
     def fold(
         self,
-        indices: Sequence[int],
+        indices: Sequence[int] | None,
         should_decay: Tensor | bool = True,
         backward: BackwardPass | None = None,
     ) -> Operation:
         """Returns an op that folds a batch into some averages; into none if it is not finite.
 
         Args:
-          indices: Numbers of the factors.
+          indices: Numbers of the factors; None means all.
           should_decay: bool []; when false the past keeps its full weight.
           backward: The backward pass to use, unless there are sums to use; None means the one that
             always runs.
         """
         self._make_factors()
-        passes = self._backward_passes()
-        backward = backward or passes.always()
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
+        indices = range(len(self.factors)) if indices is None else indices
         factors = [self.factors[index] for index in indices]
         if self._sums is not None:
             # The sums are on the device of the update.
@@ -340,10 +343,13 @@ class FisherEstimator(CurvatureByHand):
             statistics, taken = self._sums.taken(indices)
             folded = fold_statistics(factors, devices, statistics, decay)
             return group(*folded, assign_all(taken))
+        passes = self._backward_passes()
+        backward = backward or passes.always()
         devices = [self.placement.cov[index].compute for index in indices]
-        batch = Batch(passes.substitutes(backward), backward.is_finite)
+        substitutes = passes.substitutes(backward)
+        folded = fold_batch(factors, devices, substitutes, backward.is_finite, decay)
         used = Assignment(passes.sample_step, backward.next_step)
-        return group(*fold_batch(factors, devices, batch, decay), assign_all([used]))
+        return group(*folded, assign_all([used]))
 
     def refresh(self, indices: Sequence[int]) -> Operation:
         """Returns an op that recomputes the inverses of some factors, by their numbers."""
@@ -363,17 +369,14 @@ class FisherEstimator(CurvatureByHand):
             branch.
           should_decay: bool []. When it is false, as in a burn-in, the past keeps its full weight.
         """
-
-        def update(backward: BackwardPass) -> Operation:
-            return self.fold(range(len(self.factors)), should_decay, backward)
-
+        update = functools.partial(self.fold, None, should_decay)
         if self._sums:
             self.make_vars()
             with v1.name_scope(f"{self.name}/update_averages"):
-                return run_if(due, lambda: update(self._backward_passes().of_factors))
+                return run_if(due, update)
         begun = self._begin_statistics(due)
-        with v1.name_scope(f"{self.name}/update_averages"):
-            return self._backward_passes().end(begun, update)
+        with v1.name_scope(f"{self.name}/update_averages"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, update))
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -393,8 +396,8 @@ class FisherEstimator(CurvatureByHand):
             changes = sums.added(passes.substitutes(backward), backward.is_finite)
             return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
-        with v1.name_scope(f"{self.name}/accumulate"):
-            return passes.end(begun, add)
+        with v1.name_scope(f"{self.name}/accumulate"), begun.waits():
+            return run_if(begun.due, lambda: self._end_statistics(begun, add))
 
     def _begin_statistics(self, due: Tensor | bool) -> BegunStatistics:
         """Begins the statistics of a batch, and makes all variables.
@@ -411,11 +414,29 @@ class FisherEstimator(CurvatureByHand):
         with v1.control_dependencies([start]):
             gate = Gate(due)
             backward = passes.behind(gate)
-        self._make_factors(passes.of_factors)
         for factor in self.factors:
             factor.stand_for(passes.substitutes)
         self.make_vars()
         return BegunStatistics(gate, start, backward)
+
+    def _end_statistics(
+        self, begun: BegunStatistics, update: Callable[[BackwardPass], Operation]
+    ) -> Operation:
+        """Returns an op that ends statistics by an update, and notes the time that they took.
+
+        To be called where operations run only when the statistics are due, perhaps in a branch.
+
+        Args:
+          begun: The statistics.
+          update: Returns the op that uses the backward pass.
+        """
+        passes = self._backward_passes()
+        backward = begun.backward or (passes.always() if begun.due is True else passes.new())
+        # Changes wait for the time to be read, but not what they are made of, save in a branch.
+        with v1.control_dependencies([begun.start]):
+            is_finite = tf.identity(backward.is_finite)
+        updated = update(backward._replace(is_finite=is_finite))
+        return self.times.end("covariance", begun.start, updated)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""
@@ -444,12 +465,8 @@ class FisherEstimator(CurvatureByHand):
         chosen = range(len(self.factors)) if indices is None else indices
         with v1.name_scope(f"{self.name}/update_inverses"):
             start = self.times.begin("inverse", after=[] if due is True else [due])
-
-            def update() -> Operation:
-                return self.times.end("inverse", start, self.refresh(chosen))
-
             with v1.control_dependencies([start]):
-                return run_if(due, update)
+                return run_if(due, lambda: self.times.end("inverse", start, self.refresh(chosen)))
 
     def make_inv_update_op_by_shares(
         self, due: Tensor, shares: Sequence[Sequence[int]]

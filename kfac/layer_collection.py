@@ -35,13 +35,17 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
-from kfac.registration.completeness import check_towers, check_uses, check_variables
+from kfac.registration.checks import (
+    check_towers,
+    check_uses,
+    check_variables,
+    collections_of_graph,
+)
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import Decision, curvature_report, decision_lines
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
-from kfac.registration.tower_agreement import collections_of_graph
 from kfac.tracebacks import methods_show_user_frames
 from kfac.variables import name_of
 
@@ -77,28 +81,37 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _of_layers(
-    function: Callable[Concatenate[LayerTable, _P], _R],
+def _of_table(
+    function: Callable[Concatenate[Any, _P], _R], table: str = "layer_table"
 ) -> Callable[Concatenate["LayerCollection", _P], _R]:
-    """Makes a method of a function of the layer table, with its other arguments and docstring."""
+    """Makes a method of a function of one of the tables, with its other arguments and docstring."""
 
     @functools.wraps(function)
     def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return function(self.layer_table, *args, **kwargs)
+        return function(getattr(self, table), *args, **kwargs)
 
     return method
 
 
-def _of_losses(
-    function: Callable[Concatenate[LossTable, _P], _R],
-) -> Callable[Concatenate["LayerCollection", _P], _R]:
-    """Makes a method of a function of the loss table, with its other arguments and docstring."""
+def _default(kind: str) -> property:
+    """Returns the property of the approximation that a kind of layer has by default."""
 
-    @functools.wraps(function)
-    def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return function(self.loss_table, *args, **kwargs)
+    def get(self: "LayerCollection") -> str:
+        return self.layer_table.defaults.of(kind)
 
-    return method
+    return property(get, doc=f"The approximation that `register_{kind}` uses by default.")
+
+
+def _set_default(kind: str) -> Callable[["LayerCollection", str], None]:
+    """Returns the method that sets the approximation that a kind of layer has by default."""
+
+    def change(self: "LayerCollection", value: str) -> None:
+        self.layer_table.defaults.set(kind, value)
+
+    change.__doc__ = f"Sets the approximation that `register_{kind}` uses by default."
+    change.__name__ = f"set_default_{kind}_approximation"
+    change.__qualname__ = f"LayerCollection.{change.__name__}"
+    return change
 
 
 @final
@@ -151,20 +164,20 @@ class LayerCollection:
 
     # Registration of layers.
 
-    register_fully_connected = _of_layers(dense_layers.register_fully_connected)
-    register_fully_connected_multi = _of_layers(dense_layers.register_fully_connected_multi)
-    register_generic = _of_layers(dense_layers.register_generic)
-    register_scale_and_shift = _of_layers(scale_shift.register_scale_and_shift)
-    register_layer_norm = _of_layers(scale_shift.register_layer_norm)
-    register_conv1d = _of_layers(convolutions.register_conv1d)
-    register_conv2d = _of_layers(convolutions.register_conv2d)
-    register_convolution = _of_layers(convolutions.register_convolution)
-    register_depthwise_conv2d = _of_layers(convolutions.register_depthwise_conv2d)
-    register_separable_conv2d = _of_layers(convolutions.register_separable_conv2d)
-    register_conv2d_multi = _of_layers(convolutions.register_conv2d_multi)
-    register_block = _of_layers(dense_layers.register_block)
-    define_linked_parameters = _of_layers(LayerTable.define_linked_parameters)
-    make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
+    register_fully_connected = _of_table(dense_layers.register_fully_connected)
+    register_fully_connected_multi = _of_table(dense_layers.register_fully_connected_multi)
+    register_generic = _of_table(dense_layers.register_generic)
+    register_scale_and_shift = _of_table(scale_shift.register_scale_and_shift)
+    register_layer_norm = _of_table(scale_shift.register_layer_norm)
+    register_conv1d = _of_table(convolutions.register_conv1d)
+    register_conv2d = _of_table(convolutions.register_conv2d)
+    register_convolution = _of_table(convolutions.register_convolution)
+    register_depthwise_conv2d = _of_table(convolutions.register_depthwise_conv2d)
+    register_separable_conv2d = _of_table(convolutions.register_separable_conv2d)
+    register_conv2d_multi = _of_table(convolutions.register_conv2d_multi)
+    register_block = _of_table(dense_layers.register_block)
+    define_linked_parameters = _of_table(LayerTable.define_linked_parameters)
+    make_or_get_factor = _of_table(LayerTable.make_or_get_factor)
 
     def auto_register_layers(
         self,
@@ -269,78 +282,37 @@ class LayerCollection:
 
     # Default approximations. Setters raise ValueError if the kind of layer lacks the approximation.
 
-    @property
-    def default_generic_approximation(self) -> str:
-        """The approximation that `register_generic` uses by default."""
-        return self.layer_table.defaults.of("generic")
-
-    def set_default_generic_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_generic` uses by default."""
-        self.layer_table.defaults.set("generic", value)
-
-    @property
-    def default_fully_connected_approximation(self) -> str:
-        """The approximation that `register_fully_connected` uses by default."""
-        return self.layer_table.defaults.of("fully_connected")
-
-    def set_default_fully_connected_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_fully_connected` uses by default."""
-        self.layer_table.defaults.set("fully_connected", value)
-
-    @property
-    def default_conv2d_approximation(self) -> str:
-        """The approximation that `register_conv2d` uses by default."""
-        return self.layer_table.defaults.of("conv2d")
-
-    def set_default_conv2d_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_conv2d` uses by default."""
-        self.layer_table.defaults.set("conv2d", value)
-
-    @property
-    def default_fully_connected_multi_approximation(self) -> str:
-        """The approximation that `register_fully_connected_multi` uses by default."""
-        return self.layer_table.defaults.of("fully_connected_multi")
-
-    def set_default_fully_connected_multi_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_fully_connected_multi` uses by default."""
-        self.layer_table.defaults.set("fully_connected_multi", value)
-
-    @property
-    def default_conv2d_multi_approximation(self) -> str:
-        """The approximation that `register_conv2d_multi` uses by default."""
-        return self.layer_table.defaults.of("conv2d_multi")
-
-    def set_default_conv2d_multi_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_conv2d_multi` uses by default."""
-        self.layer_table.defaults.set("conv2d_multi", value)
-
-    @property
-    def default_scale_and_shift_approximation(self) -> str:
-        """The approximation that `register_scale_and_shift` uses by default."""
-        return self.layer_table.defaults.of("scale_and_shift")
-
-    def set_default_scale_and_shift_approximation(self, value: str) -> None:
-        """Sets the approximation that `register_scale_and_shift` uses by default."""
-        self.layer_table.defaults.set("scale_and_shift", value)
+    default_generic_approximation = _default("generic")
+    default_fully_connected_approximation = _default("fully_connected")
+    default_conv2d_approximation = _default("conv2d")
+    default_fully_connected_multi_approximation = _default("fully_connected_multi")
+    default_conv2d_multi_approximation = _default("conv2d_multi")
+    default_scale_and_shift_approximation = _default("scale_and_shift")
+    set_default_generic_approximation = _set_default("generic")
+    set_default_fully_connected_approximation = _set_default("fully_connected")
+    set_default_conv2d_approximation = _set_default("conv2d")
+    set_default_fully_connected_multi_approximation = _set_default("fully_connected_multi")
+    set_default_conv2d_multi_approximation = _set_default("conv2d_multi")
+    set_default_scale_and_shift_approximation = _set_default("scale_and_shift")
 
     # Losses.
 
-    register_categorical_predictive_distribution = _of_losses(
-        losses.register_categorical_predictive_distribution
+    register_categorical_predictive_distribution = _of_table(
+        losses.register_categorical_predictive_distribution, "loss_table"
     )
     register_softmax_cross_entropy_loss = register_categorical_predictive_distribution
-    register_onehot_categorical_predictive_distribution = _of_losses(
-        losses.register_onehot_categorical_predictive_distribution
+    register_onehot_categorical_predictive_distribution = _of_table(
+        losses.register_onehot_categorical_predictive_distribution, "loss_table"
     )
-    register_normal_predictive_distribution = _of_losses(
-        losses.register_normal_predictive_distribution
+    register_normal_predictive_distribution = _of_table(
+        losses.register_normal_predictive_distribution, "loss_table"
     )
-    register_squared_error_loss = _of_losses(losses.register_squared_error_loss)
-    register_normal_mean_variance_predictive_distribution = _of_losses(
-        losses.register_normal_mean_variance_predictive_distribution
+    register_squared_error_loss = _of_table(losses.register_squared_error_loss, "loss_table")
+    register_normal_mean_variance_predictive_distribution = _of_table(
+        losses.register_normal_mean_variance_predictive_distribution, "loss_table"
     )
-    register_multi_bernoulli_predictive_distribution = _of_losses(
-        losses.register_multi_bernoulli_predictive_distribution
+    register_multi_bernoulli_predictive_distribution = _of_table(
+        losses.register_multi_bernoulli_predictive_distribution, "loss_table"
     )
     register_sigmoid_cross_entropy_loss = register_multi_bernoulli_predictive_distribution
 
@@ -369,9 +341,9 @@ class LayerCollection:
         """The op that computes the inputs of each loss in `losses`, and says where it is."""
         return self.loss_table.colocation_ops
 
-    eval_losses = _of_losses(LossTable.evaluate)
-    total_loss = _of_losses(LossTable.total_loss)
-    total_sampled_loss = _of_losses(LossTable.total_sampled_loss)
+    eval_losses = _of_table(LossTable.evaluate, "loss_table")
+    total_loss = _of_table(LossTable.total_loss, "loss_table")
+    total_sampled_loss = _of_table(LossTable.total_sampled_loss, "loss_table")
 
     # The end of registration.
 

@@ -13,7 +13,6 @@ References:
 # calls: curvature is the estimator's, the step `kfac.update.step`'s, momentum and damping are its
 # rules'. A policy of `kfac.update.refresh` says when the step updates the curvature.
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,22 +22,20 @@ from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, V
 from kfac.arguments import check_excluded, check_names, names_of
 from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
-from kfac.curvature.faster_gradients import faster_gradients
-from kfac.damping.adaptation import make_damping_rule
-from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import NAN, preconditioner_damping
+from kfac.curvature.gradients import faster_gradients
+from kfac.damping.adaptation import AdaptedDamping, make_damping_rule
+from kfac.damping.rule import NAN, ModelChange
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor
+from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.gradients import check_gradients
-from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
-from kfac.update.quadratic_model import ExactCurvature
+from kfac.update.momentum import MOMENTUM_TYPES, ExactCurvature, make_momentum
 from kfac.update.refresh import BY_CALLER, RefreshPolicy
 from kfac.update.step import KfacStep, MakeStep
 from kfac.variables import CapturedVariable, check_not_partitioned, name_of
@@ -160,15 +157,14 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             ExactCurvature(layer_collection, mat_type, batch_size, colocate_gradients_with_ops),
         )
         every_step = self._momentum_rule.knows_model_change
-        self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
-        self._damping_rule = make_damping_rule(settings, self._losses, self._change)
+        self._change = ModelChange(dtype) if adapt_damping or every_step else None
+        rule = self._damping_rule = make_damping_rule(settings, self._losses, self._change)
+        self._precon_damping_mult = called_once(precon_damping_mult)
         self._estimator = FisherEstimator(
             placement_strategy=placement_strategy,
             variables=var_list,
             cov_ema_decay=called_once(refresh.decay_per_update(cov_ema_decay)),
-            damping=functools.partial(
-                preconditioner_damping, self._damping_rule, called_once(precon_damping_mult)
-            ),
+            damping=self._preconditioner_damping,
             layer_collection=layer_collection,
             estimation_mode=estimation_mode,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
@@ -183,10 +179,13 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             name=name,
             estimator=self._estimator,
             policy=refresh,
-            multiply_inverse=self._multiply_inverse,
+            multiply_inverse=self._multiply_preconditioner
+            if type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
+            else self.multiply_preconditioner,
             momentum=self._momentum_rule,
             make_velocities=self._make_velocities,
-            damping=self._damping_rule,
+            damping=rule,
+            judge=rule if isinstance(rule, AdaptedDamping) else None,
             change=self._change,
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
@@ -336,11 +335,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
 
-    def _multiply_inverse(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
-        """Multiplies a vector by M⁻¹, by that of the two methods which a subclass overrides."""
-        has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
-        multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner
-        return multiply(vecs_and_vars)
+    def _preconditioner_damping(self) -> Scalar:
+        """Returns the damping of M now, a multiple of λ: a number if both are, else float64 []."""
+        factor, damping = tensor_ops.known_or_scalars(
+            [self._precon_damping_mult, self._step.inverse_damping()], tf.float64
+        )
+        return factor * damping
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
@@ -359,8 +359,29 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
         Raises:
           ValueError: They do not match; the message names the variables.
+          TypeError: A variable is partitioned.
         """
-        return check_gradients(self.layers, grads_and_vars)
+        layers, pairs = self.layers, [pair for pair in grads_and_vars if pair[0] is not None]
+        check_not_partitioned("apply gradients", [variable for _, variable in pairs])
+        present = {variable.ref() for _, variable in pairs}
+        registered = {variable.ref() for variable in layers.registered_variables}
+        uncovered = [name_of(v) for _, v in pairs if v.ref() not in registered]
+        if uncovered:
+            raise ValueError(
+                f"K-FAC cannot train {', '.join(uncovered)}: no layer registered in "
+                f"{layers.name} covers them. Register their layers with "
+                "register_fully_connected or register_conv2d (a bias goes with its weight, as "
+                "(weight, bias)), or train them with another optimizer and leave them out of "
+                "var_list."
+            )
+        unreached = [name_of(v) for v in layers.registered_variables if v.ref() not in present]
+        if unreached:
+            raise ValueError(
+                f"K-FAC has no gradient for {', '.join(unreached)}, which are registered in "
+                f"{layers.name}. Pass the gradients of all registered variables; see "
+                "that the loss depends on them, or do not register their layers."
+            )
+        return pairs
 
     def variables(self) -> list[Variable]:
         """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""

@@ -3,7 +3,7 @@
 This is the class that most programs use.
 """
 
-# The policy is `kfac.update.periodic_refresh`'s, everything else `kfac.optimizer`'s.
+# The policy is `kfac.update.refresh`'s, everything else `kfac.optimizer`'s.
 
 import warnings
 from typing import Any
@@ -12,7 +12,7 @@ from kfac._types import Operation, Scalar
 from kfac.optimizer import KfacOptimizer
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
-from kfac.update.periodic_refresh import RefreshPeriods
+from kfac.update.refresh import RefreshPeriods
 
 
 @methods_show_user_frames

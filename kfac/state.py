@@ -191,45 +191,22 @@ def read(variable: Variable, copies: bool = True) -> Tensor:
 
 def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
     """Returns one op that makes all the changes."""
-    every = [
-        change._replace(variable=component)
-        for change in changes
-        for component in components_of(change.variable)
-    ]
-    return group(*map(_changed, every), name=name)
-
-
-def _changed(change: Change) -> Operation:
-    variable, value = change
-    with _device_of(variable):
-        if is_resource(variable):
-            # One operation: the functions of TensorFlow also read the new value.
-            write = (
-                tf.raw_ops.AssignAddVariableOp
-                if isinstance(change, Addition)
-                else tf.raw_ops.AssignVariableOp
-            )
-            value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
-            return write(resource=variable.handle, value=value)
-        if isinstance(change, Addition):
-            return v1.assign_add(variable, value, use_locking=True).op
-        return v1.assign(variable, value).op
-
-
-def assign_if(
-    condition: Tensor | bool,
-    compute: Callable[[], Sequence[Change]],
-    finish: Callable[[Operation], Operation] = lambda done: done,
-) -> Operation:
-    """Returns an op that makes the changes that `compute` returns, if a condition holds.
-
-    Args:
-      condition: bool []. A Python True means always and builds no branch.
-      compute: Called once, perhaps inside a branch, so it must not make variables. It changes
-        variables of `make_variable` only.
-      finish: Called once, likewise, with the op that makes the changes; returns one that follows.
-    """
-    return run_if(condition, lambda: finish(assign_all(compute())))
+    done = []
+    for change in changes:
+        for variable in components_of(change.variable):
+            adds, value = isinstance(change, Addition), change.value
+            with _device_of(variable):
+                if is_resource(variable):
+                    # One operation: the functions of TensorFlow also read the new value.
+                    raw = tf.raw_ops
+                    write = raw.AssignAddVariableOp if adds else raw.AssignVariableOp
+                    value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
+                    done.append(write(resource=variable.handle, value=value))
+                elif adds:
+                    done.append(v1.assign_add(variable, value, use_locking=True).op)
+                else:
+                    done.append(v1.assign(variable, value).op)
+    return group(*done, name=name)
 
 
 def run_if(condition: "Tensor | Gate | bool", make_op: Callable[[], Operation]) -> Operation:
@@ -257,24 +234,42 @@ def run_if(condition: "Tensor | Gate | bool", make_op: Callable[[], Operation]) 
 
 @typing.final
 class Gate:
-    """Operations of a graph that run only when they are wanted; see `run_if`."""
+    """Operations of a graph that run only when they are wanted; see `run_if`.
 
-    def __init__(self, condition: Tensor) -> None:
-        """Makes the operations that they wait for; `condition` is bool []."""
-        self._otherwise, wanted = _branches(condition, "run_if")
+    Attributes:
+      otherwise: bool [], the condition, which is dead if the operations are wanted.
+      wanted: bool [], the condition, which is dead if they are not. Operations that wait for a dead
+        Tensor do not run.
+    """
+
+    def __init__(self, condition: Tensor, name: str = "run_if") -> None:
+        """Takes their condition, bool [], and a name for it."""
         with v1.device(_conditions_on_cpu):
-            self._wanted = tf.identity(wanted)
+            switch = tf.raw_ops.Switch(data=condition, pred=condition, name=name)
+        self.otherwise, self.wanted = switch
+        self._pivot: Tensor | None = None
 
     def open(self) -> contextlib.AbstractContextManager[None]:
         """Returns a scope of operations that run only then. It may be opened again."""
-        return v1.control_dependencies([self._wanted])
+        if self._pivot is None:
+            with v1.device(_conditions_on_cpu):
+                self._pivot = tf.identity(self.wanted)
+        return v1.control_dependencies([self._pivot])
 
     def closed(self, done: Operation) -> Operation:
         """Returns an op that follows the last one, `done`, when it is wanted; else at once."""
         with v1.device(_conditions_on_cpu):
+            return group(self.known_after(done))
+
+    def known_after(self, done: Operation) -> Tensor:
+        """Returns the condition, known only after an operation, but where it is false, at once.
+
+        So what has nothing to do need not wait. Of use where only what is done waits for it.
+        """
+        with v1.device(_conditions_on_cpu):
             with v1.control_dependencies([done]):
-                ended = tf.identity(self._wanted)
-            return group(tf.raw_ops.Merge(inputs=[self._otherwise, ended]).output)
+                ended = tf.identity(self.wanted)
+            return tf.raw_ops.Merge(inputs=[self.otherwise, ended]).output
 
 
 def enclosing_graphs(graph: Graph) -> list[Graph]:
@@ -305,9 +300,8 @@ def either(
       first: Called once.
       second: Called once; returns Tensors of the same dtypes and shapes.
     """
-    branches = zip(_branches(condition, "either"), (second, first), strict=True)
-    results = []
-    for branch, make in branches:
+    gate, results = Gate(condition, "either"), []
+    for branch, make in ((gate.otherwise, second), (gate.wanted, first)):
         with v1.device(_conditions_on_cpu):
             pivot = tf.identity(branch)
         with v1.control_dependencies([pivot]):
@@ -319,15 +313,6 @@ def either(
     return chosen
 
 
-def _branches(condition: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Returns two Tensors bool [], of which the second is dead if a condition is false, else one.
-
-    Operations that wait for a dead Tensor do not run.
-    """
-    with v1.device(_conditions_on_cpu):
-        return tuple(tf.raw_ops.Switch(data=condition, pred=condition, name=name))
-
-
 def _run_in_branch(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     def wanted() -> Tensor:
         with v1.control_dependencies([make_op()]), v1.device(CPU):
@@ -336,22 +321,6 @@ def _run_in_branch(condition: Tensor, make_op: Callable[[], Operation]) -> Opera
     with v1.device(CPU):
         otherwise = tf.constant(False)
     return group(value_if(condition, wanted, otherwise))
-
-
-def known_after(condition: Tensor, done: Operation) -> Tensor:
-    """Returns a condition that is known only after an operation, but where it is false, at once.
-
-    So what has nothing to do need not wait. Of use where only what is done waits for the condition.
-
-    Args:
-      condition: bool [].
-      done: The operation.
-    """
-    otherwise, wanted = _branches(condition, "known_after")
-    with v1.device(_conditions_on_cpu):
-        with v1.control_dependencies([done]):
-            wanted = tf.identity(wanted)
-        return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output
 
 
 def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) -> Nest:

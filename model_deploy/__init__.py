@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         "model_deploy needs TensorFlow, which is not installed: "
-        "pip install 'replicate-model-fn[cpu]' (or [gpu])."
+        "pip install tensorflow-cpu (or, for GPUs, 'tensorflow[and-cuda]')."
     ) from None
 
 from model_deploy.clones import Clone, create_clones

@@ -20,9 +20,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
     {
         **dict.fromkeys(
             (
-                "BoostedTreesClassifier",
-                "BoostedTreesEstimator",
-                "BoostedTreesRegressor",
                 "RNNClassifier",
                 "RNNEstimator",
             ),

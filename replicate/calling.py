@@ -42,7 +42,7 @@ def call_model_fn(
     """Calls a checked model_fn with features and those of the other arguments that it names."""
     given = {"labels": labels, "mode": mode, "params": params, "config": config}
     arguments = {name: given[name] for name in _model_arguments(model_fn)}
-    if _takes_by_name(model_fn, "features"):
+    if takes_by_name(model_fn, "features"):
         return model_fn(features=features, **arguments)
     return model_fn(features, **arguments)
 
@@ -99,7 +99,7 @@ def _model_arguments(model_fn: ModelFn) -> list[str]:
     return named_arguments("model_fn", model_fn, _MODEL_ARGUMENTS, first="features")
 
 
-def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
+def takes_by_name(function: Callable[..., Any], name: str) -> bool:
     """Returns True if a function takes a keyword argument of this name."""
     parameters = inspect.signature(function).parameters
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from replicate._types import Nest, Tensor
 
+v1 = tf.compat.v1
+
 Arrays: TypeAlias = np.ndarray | Mapping[str, np.ndarray]
 DataFrame: TypeAlias = Any
 """A pandas.DataFrame: pandas is not a requirement of this project."""
@@ -60,7 +62,8 @@ def numpy_input_fn(
     rows = _common_rows(both)
 
     def input_fn() -> tf.data.Dataset:
-        order = tf.data.Dataset.range(rows)
+        # Programs of TensorFlow 1 ask for the class of `tf.compat.v1`, which is one of both.
+        order = v1.data.Dataset.range(rows)
         if shuffle:
             order = order.shuffle(rows)
         # Endless batches all have one size. A static size is simpler to split for towers.

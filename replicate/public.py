@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         "replicate needs TensorFlow, which is not installed: "
-        "pip install 'replicate-model-fn[cpu]' (or [gpu])."
+        "pip install tensorflow-cpu (or, for GPUs, 'tensorflow[and-cuda]')."
     ) from None
 
 from replicate import export, inputs, model_average, tpu
@@ -20,6 +20,15 @@ from replicate.all_reduce.input import worker_share
 from replicate.all_reduce.settings import AllReduce
 from replicate.batch.ahead import prefetch_to_towers
 from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
+from replicate.canned.boosted_trees.estimators import (
+    BoostedTreesClassifier,
+    BoostedTreesEstimator,
+    BoostedTreesRegressor,
+)
+from replicate.canned.boosted_trees.in_memory import (
+    boosted_trees_classifier_train_in_memory,
+    boosted_trees_regressor_train_in_memory,
+)
 from replicate.canned.combined import (
     DNNLinearCombinedClassifier,
     DNNLinearCombinedEstimator,
@@ -131,6 +140,9 @@ __all__ = [
     "BaselineRegressor",
     "BestExporter",
     "BinaryClassHead",
+    "BoostedTreesClassifier",
+    "BoostedTreesEstimator",
+    "BoostedTreesRegressor",
     "CheckpointError",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
@@ -197,6 +209,8 @@ __all__ = [
     "WorkersDifferError",
     "add_metrics",
     "binary_classification_head",
+    "boosted_trees_classifier_train_in_memory",
+    "boosted_trees_regressor_train_in_memory",
     "call_logit_fn",
     "check_replication",
     "classifier_parse_example_spec",

@@ -28,7 +28,8 @@ PUBLIC = {
     """,
     "replicate": """
         AVERAGE_LOSS_METRIC_KEY AllReduce BaselineClassifier BaselineEstimator
-        BaselineRegressor BestExporter BinaryClassHead CheckpointError CheckpointSaverHook
+        BaselineRegressor BestExporter BinaryClassHead BoostedTreesClassifier
+        BoostedTreesEstimator BoostedTreesRegressor CheckpointError CheckpointSaverHook
         CheckpointSaverListener ClusterConfigError ClusterError DNNClassifier DNNEstimator
         DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor
         DNNRegressor Difference DynamicLossScale Estimator EstimatorSpec EvalSpec Exporter
@@ -43,6 +44,7 @@ PUBLIC = {
         SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook SyncReplicasHook
         TaskType TowerContext TowerOptimizer TrainSpec TrainingInterrupted VocabInfo
         WarmStartSettings WorkersDifferError add_metrics binary_classification_head
+        boosted_trees_classifier_train_in_memory boosted_trees_regressor_train_in_memory
         call_logit_fn check_replication classifier_parse_example_spec current_tower
         dnn_logit_fn_builder export inputs linear_logit_fn_builder logistic_regression_head
         make_early_stopping_hook make_stop_at_checkpoint_step_hook model_average model_table
@@ -66,6 +68,7 @@ SOURCES = modules(*PACKAGES)
 ALLOWED = {
     "replicate/onednn.py": ["changes an environment variable"],
     "replicate/run.py": ["changes an environment variable"],
+    "replicate/compat/python_command.py": ["changes an environment variable"] * 3,
     "replicate/compat/runner.py": ["changes an environment variable"] * 4 + ["process-wide switch"],
 }
 

@@ -87,7 +87,7 @@ def test_wheel_metadata(built):
     assert meta["Version"] == PROJECT["version"]
     assert meta["Requires-Python"] == ">=3.10"
     assert meta["License-Expression"] == "Apache-2.0"
-    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "docs", "dev"}
+    extras = {"cpu", "gpu", "contrib", "examples", "legacy", "migrate", "python2", "docs", "dev"}
     assert set(meta.get_all("Provides-Extra")) == extras
     needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
     assert needed == {"absl-py", "numpy", "protobuf", "tqdm"}
@@ -139,8 +139,21 @@ def test_import_without_tensorflow_says_what_to_install(package):
     done = python("-c", program, cwd=ROOT)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert re.fullmatch(rf"ImportError: {package} .*TensorFlow.*replicate-model-fn\[cpu\].*", last)
+    assert re.fullmatch(rf"ImportError: {package} .*TensorFlow.*: pip install .*", last)
     assert "During handling" not in done.stderr
+
+
+def test_nothing_tells_to_install_a_name_that_a_stranger_may_take():
+    told = re.compile(
+        r"(?:pip|uv)[^`\n]* (?:install|add) [^`\n]*replicate-model-fn|'replicate-model-fn\["
+    )
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".sh"))]
+    assert len(texts) > 1000
+    found = [path.name for path in texts if told.search(path.read_text())]
+    assert found == ["SECURITY.md"]  # It says why.
 
 
 @pytest.mark.parametrize("lock", LOCKS)

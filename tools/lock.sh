@@ -24,7 +24,7 @@ compile() {
     echo "lock: $(grep -c '^[a-z].*==' "$lock") pins in $lock"
 }
 
-training=(--extra cpu --extra examples --extra contrib --extra migrate --extra dev)
+training=(--extra cpu --extra examples --extra contrib --extra migrate --extra python2 --extra dev)
 compile requirements.lock pyproject.toml "${training[@]}"
 # TensorFlow's wheels ask for another h5py on Python 3.14 than on older ones; uv reads one of them.
 compile requirements-pre.lock pyproject.toml "${training[@]}" --group pre --overrides /dev/stdin <<'END'

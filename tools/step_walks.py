@@ -3,7 +3,10 @@
 A small network's step is built in a graph, and each function of `kfac` that is given or returns a
 Tensor of that graph meanwhile counts, once. What makes a formula one operation, and what shows
 errors, does not count. A function belongs to the walk whose entry is the innermost one above it;
-the first walk has all that is below no other entry. With `--names` the functions are listed.
+the first walk has all that is below no other entry. Two parts of an optimizer are no part of its
+steps and have rows of their own: factors and variables, which are made once, whatever is built
+first, and the report of health, which no value of a step passes. With `--names` the functions are
+listed.
 """
 
 import ast
@@ -26,12 +29,22 @@ v1 = tf.compat.v1
 
 _NAMES = flags.DEFINE_bool("names", False, "Lists the functions.")
 
-_CHANGE = "gradient → changed weights"
-_ENTRIES = {
-    "KfacOptimizer.apply_gradients": _CHANGE,
+_STEP = {
+    "KfacOptimizer.apply_gradients": "gradient → changed weights",
     "FisherEstimator.make_inv_update_op": "average → inverse",
     "FisherEstimator.make_cov_update_op": "activations → average",
 }
+_ONCE = "(once: factors, variables, checks)"
+_BESIDE = {
+    "LayerCollection.finalize": _ONCE,
+    "FisherEstimator._make_factors": _ONCE,
+    "FisherEstimator.make_vars": _ONCE,
+    "LayerCollection.check_registration": _ONCE,
+    "KfacOptimizer._make_velocities": _ONCE,
+    "make_variable": _ONCE,
+    "summarize": "(report of health)",
+}
+_ENTRIES = _STEP | _BESIDE
 """Qualified name of the function in which a walk begins → the walk."""
 
 _ROOT = pathlib.Path(kfac.__file__).parent
@@ -160,10 +173,13 @@ def main(_: list[str]) -> None:
     walks = _watched_step()
     print("| walk | functions | only forward | files | lines | deepest call |")
     print("|---|---|---|---|---|---|")
-    for name, walk in walks.items():
-        print(_row(name, walk.functions, walk.depth))
-    every = set().union(*(walk.functions for walk in walks.values()))
-    print(_row("all, each once", every, max(walk.depth for walk in walks.values())))
+    of_step = [walks[name] for name in _STEP.values()]
+    every = set().union(*(walk.functions for walk in of_step))
+    for name in _STEP.values():
+        print(_row(name, walks[name].functions, walks[name].depth))
+    print(_row("a step: all three, each once", every, max(walk.depth for walk in of_step)))
+    for name in dict.fromkeys(_BESIDE.values()):
+        print(_row(name, walks[name].functions - every, walks[name].depth))
     if _NAMES.value:
         for name, walk in walks.items():
             print(f"\n{name}:")

@@ -55,12 +55,12 @@ def table_of(which: str) -> str:
 
 
 def _rows_of(package: str) -> list[Row]:
-    """Returns the rows below a package.
+    """Returns the rows below a package, or that of a name.
 
     Raises:
       ValueError: There are none.
     """
-    rows = [row for row in TABLE.values() if row.old.startswith(f"{package}.")]
+    rows = [row for row in TABLE.values() if f"{row.old}.".startswith(f"{package}.")]
     if not rows:
         raise ValueError(f"No row of the table of old names begins with {package!r}.")
     return rows

@@ -15,9 +15,8 @@ import tensorflow as tf
 
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
-from kfac.config import INVERSE_METHODS, CurvatureConfig
-from kfac.fisher_factors.kept_functions import KeptFunctions
-from kfac.fisher_factors.slot import Damping
+from kfac.config import INVERSE_METHODS
+from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg.damped_functions import INVERSE
 from kfac.state import assign_all
 
@@ -52,13 +51,17 @@ class Inversion:
         self.damping = v1.placeholder(tf.float32, [])
         name = f"{method}_{size}"
         damping = Damping(name, lambda: {name: self.damping})
-        functions = KeptFunctions(name, CurvatureConfig(inverse_method=method), tf.float32)
-        functions.register(INVERSE, damping)
+        slot = MatrixSlot(INVERSE, damping)
         with v1.device(device):
-            functions.slots[0].make_variables([size, size], tf.float32, device)
-            self.update = assign_all(functions.updated(self.matrix, {name: self.damping}))
-            self.inverse = functions.read(INVERSE, damping)
-            self.rare_paths = functions.slots[0].read_rare_paths()
+            slot.make_variables([size, size], tf.float32, device)
+            ways = {"auto": "cholesky", "eigh": None}
+            changes = compute_changes(
+                self.matrix, [slot.variables], [self.damping],
+                functions=[INVERSE], method=ways.get(method, method), dtype=tf.float32,
+            )  # fmt: skip
+            self.update = assign_all(changes)
+            self.inverse = slot.read()
+            self.rare_paths = slot.read_rare_paths()
 
     def run(self, session: Any, matrix: np.ndarray, damping: float) -> np.ndarray:
         """Returns the inverse, and counts first attempts that failed."""

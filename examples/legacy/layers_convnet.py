@@ -2,22 +2,21 @@
 
     python -m examples.legacy.layers_convnet --towers=2 --export_dir=runs/digits
 
-In 2018 the first lines read `import tensorflow as tf` and `from tensorflow import estimator`.
+In 2018 the first lines read `import tensorflow as tf` and `from tensorflow import estimator`,
+and the layers were those of `tf.layers`.
 """
-
-import os
 
 from examples.legacy import program
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.layers back; before TensorFlow is imported
 if __name__ == "__main__":
-    program.parse_flags()  # also before, because that import takes seconds
+    program.parse_flags()  # before the import of TensorFlow, which takes seconds
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from sklearn.datasets import load_digits
 
 import replicate as estimator
+from replicate.compat import layers
 
 IMAGES, DIGITS = load_digits(return_X_y=True)
 IMAGES = (IMAGES.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
@@ -31,11 +30,11 @@ def model_fn(features, labels, mode):
     training = mode == estimator.ModeKeys.TRAIN
     net = features["image"]
     for filters in (8, 16):
-        net = tf.layers.conv2d(net, filters, 3, padding="same", use_bias=False)
-        net = tf.layers.batch_normalization(net, momentum=0.9, training=training)
-        net = tf.layers.max_pooling2d(tf.nn.relu(net), 2, 2)
-    net = tf.layers.dropout(tf.layers.flatten(net), 0.2, training=training)
-    logits = tf.layers.dense(net, 10)
+        net = layers.conv2d(net, filters, 3, padding="same", use_bias=False)
+        net = layers.batch_normalization(net, momentum=0.9, training=training)
+        net = layers.max_pooling2d(tf.nn.relu(net), 2, 2)
+    net = layers.dropout(layers.flatten(net), 0.2, training=training)
+    logits = layers.dense(net, 10)
 
     predictions = {"digit": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
     if mode == estimator.ModeKeys.PREDICT:

@@ -2,16 +2,14 @@
 
     python -m examples.legacy.lstm_text --towers=2 --export_dir=runs/texts
 
-In 2018 the first lines read `import tensorflow as tf` and `from tensorflow import estimator`.
+In 2018 the first lines read `import tensorflow as tf` and `from tensorflow import estimator`,
+and the cell and the layer were those of `tf.nn.rnn_cell` and `tf.layers`.
 """
-
-import os
 
 from examples.legacy import program
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.nn.rnn_cell back; before TensorFlow is imported
 if __name__ == "__main__":
-    program.parse_flags()  # also before, because that import takes seconds
+    program.parse_flags()  # before the import of TensorFlow, which takes seconds
 
 import re
 
@@ -20,6 +18,7 @@ import tensorflow.compat.v1 as tf
 from sklearn import datasets
 
 import replicate as estimator
+from replicate.compat import cells, layers
 
 SOURCES = (datasets.load_breast_cancer, datasets.load_diabetes, datasets.load_digits)
 LENGTH = 12
@@ -55,9 +54,9 @@ def model_fn(features, labels, mode):
     lengths = tf.reduce_sum(tf.cast(tf.not_equal(words, ""), tf.int32), axis=1)
     table = tf.get_variable("embeddings", [BUCKETS, UNITS])
     embedded = tf.nn.embedding_lookup(table, tf.string_to_hash_bucket_fast(words, BUCKETS))
-    cell = tf.nn.rnn_cell.LSTMCell(UNITS)
+    cell = cells.LSTMCell(UNITS)
     _, state = tf.nn.dynamic_rnn(cell, embedded, sequence_length=lengths, dtype=tf.float32)
-    logits = tf.layers.dense(state.h, len(SOURCES))
+    logits = layers.dense(state.h, len(SOURCES))
 
     predictions = {"source": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
     if mode == estimator.ModeKeys.PREDICT:

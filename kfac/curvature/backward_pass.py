@@ -2,10 +2,17 @@
 
 Owns the differentiation, and the rule for tensors that a signal does not reach: a tensor that only
 some losses reach gets zeros from the others, and a tensor that no loss reaches is an error.
-`kfac.curvature.estimation_modes` defines the signals. Called by the estimator.
+`kfac.curvature.estimation_modes` defines the signals.
+
+An estimator has one pass that always runs, or others that run only at times. Factors are made of
+the gradients of the first one. If that runs only when statistics are due, they are made of
+stand-ins for its gradients, and nothing else can come to depend on a pass that may not run. Called
+by the estimator.
 """
 
+import contextlib
 import itertools
+import typing
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +20,13 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
 from kfac.curvature.estimation_modes import EstimationMode
-from kfac.curvature.pooled_gradients import mask_before_unpooling
+from kfac.curvature.gradients import mask_before_unpooling
+from kfac.fisher_blocks.base import FisherBlock
+from kfac.fisher_factors.base import Substitutes
 from kfac.linalg import tensor_ops
 from kfac.registration.loss_table import RegisteredLosses
-from kfac.state import CPU
+from kfac.registration.registered_model import RegisteredModel
+from kfac.state import CPU, Gate, make_counter, read
 
 v1 = tf.compat.v1
 
@@ -34,6 +44,25 @@ class BackwardPass(NamedTuple):
     of_variables: tuple[tuple[Tensor | None, ...], ...]
     is_finite: Tensor
     next_step: Tensor
+
+
+class BegunStatistics(NamedTuple):
+    """Statistics of a batch that have begun.
+
+    Attributes:
+      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
+        behind.
+      start: Time at which they began.
+      backward: The backward pass, if it is made already.
+    """
+
+    due: Tensor | Gate | bool
+    start: Tensor
+    backward: BackwardPass | None = None
+
+    def waits(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a scope of operations that wait for the start, if they may not be due."""
+        return v1.control_dependencies([] if self.due is True else [self.start])
 
 
 def propagate_back(
@@ -103,25 +132,104 @@ def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
         return tf.zeros_like(tensor)
 
 
-def stand_ins(backward: BackwardPass) -> BackwardPass:
-    """Returns a pass of placeholders, for statistics to be made of.
+@typing.final
+class BackwardPasses:
+    """Makes backward passes from the losses of a finalized collection, below a name scope.
 
-    A pass that runs only when statistics are due must not be used directly: an operation that uses
-    it would run only then, too. A placeholder has no such operation before it. Tensors that share a
-    gradient share the placeholder.
+    Attributes:
+      sample_step: int64 variable [], how many times targets were drawn.
     """
-    made: dict[Any, Tensor] = {}
-    for gradient in filter(tf.is_tensor, itertools.chain(*backward.gradients)):
-        if gradient.ref() not in made:
-            with v1.device(gradient.device):
-                made[gradient.ref()] = tf.raw_ops.Placeholder(
-                    dtype=gradient.dtype, shape=gradient.shape
-                )
-    gradients = tuple(
-        tuple(None if gradient is None else made[gradient.ref()] for gradient in source)
-        for source in backward.gradients
-    )
-    return backward._replace(gradients=gradients)
+
+    def __init__(
+        self,
+        name: str,
+        mode: EstimationMode,
+        collection: RegisteredModel,
+        colocate: bool,
+    ) -> None:
+        """Makes the variable. `colocate` runs the passes where the forward pass ran."""
+        self._name = name
+        self._mode = mode
+        self._collection = collection
+        self._colocate = colocate
+        self.sample_step = make_counter("sample_step")
+        self._always: BackwardPass | None = None
+        self._stand_ins: BackwardPass | None = None
+
+    @property
+    def are_none(self) -> bool:
+        """True before factors can have been made."""
+        return self._always is None and self._stand_ins is None
+
+    def of_factors(self, variables: Sequence[Variable] = ()) -> BackwardPass:
+        """Returns the pass that factors are made of, or stand-ins for it.
+
+        Only the first call may ask for the gradients of variables.
+        """
+        return self._stand_ins or self.always(variables)
+
+    def new(self, variables: Sequence[Variable] = ()) -> BackwardPass:
+        """Returns a new pass, to further variables, too."""
+        blocks = self._collection.get_blocks()
+        return propagate_back(
+            self._mode,
+            self._collection,
+            tf.nest.flatten([block.tensors_to_compute_grads() for block in blocks]),
+            variables,
+            read(self.sample_step),
+            self._colocate,
+        )
+
+    def always(self, variables: Sequence[Variable] = ()) -> BackwardPass:
+        """Returns the pass that always runs. Only the first call may ask for variables."""
+        if self._always is None:
+            # Once factors are made, a conditional branch may ask for it.
+            scope = contextlib.nullcontext() if self.are_none else tf.init_scope()
+            with scope, v1.name_scope(self._name):
+                self._always = self.new(variables)
+        return self._always
+
+    def behind(self, gate: Gate) -> BackwardPass:
+        """Returns the first pass, behind a gate. Factors get stand-ins for it.
+
+        A pass that runs only when statistics are due must not be used directly: an operation that
+        uses it would run only then, too. A placeholder has no such operation before it. Tensors
+        that share a gradient share the placeholder.
+        """
+        with v1.name_scope(self._name), gate.open():
+            backward = self.new()
+        made: dict[Any, Tensor] = {}
+        for gradient in filter(tf.is_tensor, itertools.chain(*backward.gradients)):
+            if gradient.ref() not in made:
+                with v1.device(gradient.device):
+                    made[gradient.ref()] = tf.raw_ops.Placeholder(
+                        dtype=gradient.dtype, shape=gradient.shape
+                    )
+        gradients = tuple(
+            tuple(None if gradient is None else made[gradient.ref()] for gradient in source)
+            for source in backward.gradients
+        )
+        self._stand_ins = backward._replace(gradients=gradients)
+        return backward
+
+    def substitutes(self, backward: BackwardPass | None = None) -> Substitutes:
+        """Returns the gradients of a pass, or of the one that always runs, by those of factors."""
+        old, new = self._stand_ins or self.always(), backward or self.always()
+        return {
+            before.ref(): after
+            for old_source, new_source in zip(old.gradients, new.gradients, strict=True)
+            for before, after in zip(old_source, new_source, strict=True)
+            if before is not None
+        }
+
+
+def may_stand_in(blocks: Sequence[FisherBlock]) -> bool:
+    """Returns True if factors can be made of stand-ins: if no block is one of a program's own.
+
+    Such blocks may compute with gradients when they make factors.
+    """
+    package = FisherBlock.__module__.rpartition(".")[0]
+    return all(type(block).__module__.startswith(f"{package}.") for block in blocks)
 
 
 def first_order_statistics(

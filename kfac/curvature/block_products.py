@@ -1,8 +1,7 @@
-"""Products of a block-diagonal matrix with vectors, split by variables.
+"""Products with the blocks of a block-diagonal matrix.
 
-Sorts vectors into blocks and back, replaces products with blocks that have no inverse yet, and
-holds the functions whose products are kept up to date. The blocks multiply. Used by the Fisher
-estimator.
+Replaces products with blocks that have no inverse yet, and holds the functions whose products are
+kept up to date. The blocks multiply. Used by the Fisher estimator.
 """
 
 import dataclasses
@@ -23,46 +22,9 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.linalg.vectors import choose, scale
 from kfac.state import either, is_in_function
-from kfac.variables import name_of
 
 VectorsAndVariables = Sequence[tuple[Any, Variable]]
 """(vector, variable) for every registered variable, a vector being shaped as its variable."""
-
-
-def split_into_blocks(
-    blocks: Sequence[FisherBlock], vecs_and_vars: VectorsAndVariables
-) -> list[Any]:
-    """Returns the vectors of each block, structured as the block's parameters.
-
-    A vector is a Tensor, or IndexedSlices if the block accepts them.
-
-    Raises:
-      ValueError: A parameter has no vector.
-    """
-    vectors = {variable.ref(): vector for vector, variable in vecs_and_vars}
-    params = [param for block in blocks for param in as_tuple(block.params)]
-    missing = [name_of(param) for param in params if param.ref() not in vectors]
-    if missing:
-        raise ValueError(
-            f"Cannot multiply with curvature: there are no vectors for {', '.join(missing)}. Pass "
-            "(vector, variable) for every registered variable."
-        )
-    found = []
-    for block in blocks:
-        of_block = tuple(vectors[param.ref()] for param in as_tuple(block.params))
-        found.append(of_block if isinstance(block.params, (tuple, list)) else of_block[0])
-    return found
-
-
-def join_blocks(
-    blocks: Sequence[FisherBlock], products: Sequence[Any], variables: Sequence[Variable]
-) -> list[tuple[Any, Variable]]:
-    """Undoes `split_into_blocks`; returns (product, variable) in the order of `variables`."""
-    found: dict[Any, Any] = {}
-    for block, product in zip(blocks, products, strict=True):
-        refs = [param.ref() for param in as_tuple(block.params)]
-        found.update(zip(refs, as_tuple(product), strict=True))
-    return [(found[variable.ref()], variable) for variable in variables]
 
 
 def product_or_identity(

@@ -1,8 +1,8 @@
 """K-FAC's damping λ: its rule, and what the rule judges steps by.
 
-- `rule`: λ as it is given, and what a step asks of any rule.
-- `adaptation`: λ that adapts to how well the quadratic model foretells the loss.
-- `training_loss`, `model_change`: the two changes that the adaptation compares.
+- `rule`: λ as it is given, and the change of the loss that the quadratic model foretells.
+- `adaptation`: λ that adapts to how well it does so.
+- `training_loss`: the change of the loss.
 
 The blocks apply λ: `kfac.fisher_blocks.kronecker` splits it between the factors of a layer,
 `CurvatureConfig.damping_power` lowers it where a layer is used several times, and

@@ -9,18 +9,20 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.5.
 """
 
+import functools
 import typing
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded
-from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import (
     NAN,
+    BeforeStep,
     DampingRule,
     GivenDamping,
+    ModelChange,
     PhaseSeconds,
     StepPrediction,
     Verdict,
@@ -96,8 +98,6 @@ class AdaptedDamping(DampingRule):
     is judged last, or next.
     """
 
-    adapts = True
-
     def __init__(self, settings: KfacSettings, losses: TrainingLoss, change: ModelChange) -> None:
         self._initial = called_once(settings.damping)
         self._losses = losses
@@ -105,7 +105,6 @@ class AdaptedDamping(DampingRule):
         self._dtype = tf.as_dtype(settings.dtype)
         self._change = change
         self._variables: tuple[Variable, ...] = ()
-        self._before_judgement: Tensor | None = None
 
     @property
     def calibrates(self) -> bool:
@@ -121,18 +120,13 @@ class AdaptedDamping(DampingRule):
         """Makes the variables of λ, ρ and L(θ); all but λ are NaN at first."""
         if self._variables:
             return
-        damping = self._initial
+        damping, dtype = self._initial, self._dtype
         if not isinstance(damping, tf.Variable):
-            damping = make_variable(
-                "damping", [], self._dtype, CPU, initial=lambda: self._as_scalar(self._initial)
-            )
-        kept = (
-            make_variable(name, [], self._dtype, CPU, initial=NAN) for name in ("rho", "prev_loss")
-        )
+            first = functools.partial(tensor_ops.as_scalar, damping, dtype)
+            damping = make_variable("damping", [], dtype, CPU, initial=first)
+        names = "rho", "prev_loss"
+        kept = (make_variable(name, [], dtype, CPU, initial=NAN) for name in names)
         self._variables = (damping, *kept)
-
-    def _as_scalar(self, value: Scalar) -> Tensor:
-        return tensor_ops.as_scalar(value, self._dtype)
 
     @property
     def variables(self) -> list[Variable]:
@@ -167,14 +161,6 @@ class AdaptedDamping(DampingRule):
         """Returns λ now, that is, after the active control dependencies."""
         return read(self.damping)
 
-    def read_for_inverses(self) -> Tensor:
-        """Returns λ as inverses use it: before a judgement in the same run, as in tensorflow/kfac.
-
-        So a step that is judged at the start of the next one changes inverses from the next period
-        on. A calibration in the same run counts.
-        """
-        return self.read() if self._before_judgement is None else self._before_judgement
-
     def check_variables(self, variables: Sequence[Variable]) -> None:
         """Checks that variables are resources, if they are read in the same run after a step.
 
@@ -192,21 +178,24 @@ class AdaptedDamping(DampingRule):
 
     def before_step(
         self, counter: Tensor, mean_curvature: Callable[[], Tensor], seconds: PhaseSeconds
-    ) -> Operation:
-        """Returns an op that calibrates λ at the first step, or judges the step before.
+    ) -> BeforeStep:
+        """Calibrates λ at the first step, or judges the step before; only if settings say so.
 
-        Each only where the settings say so.
+        Args:
+          counter: Number of steps made so far, int64 [].
+          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
+          seconds: For the log.
         """
-        state: list[Assignment] = []
-        if self._settings.is_chief:
-            damping = self.read()
-            if self._settings.calibrate_damping:
-                damping = self._calibrated(damping, counter, mean_curvature)
-            if not self._settings.update_damping_immediately:
-                self._before_judgement = damping
-                damping, state = self._judge_last_step(damping, counter, seconds)
-            state.append(Assignment(self.damping, damping))
-        return assign_all(state)
+        if not self._settings.is_chief:
+            return BeforeStep(assign_all([]))
+        damping = self.read()
+        if self._settings.calibrate_damping:
+            damping = self._calibrated(damping, counter, mean_curvature)
+        if self._settings.update_damping_immediately:
+            return BeforeStep(assign_all([Assignment(self.damping, damping)]))
+        new, state = self._judge_last_step(damping, counter, seconds)
+        done = assign_all([*state, Assignment(self.damping, new)])
+        return BeforeStep(done, inverse_damping=damping)
 
     def _calibrated(
         self, damping: Tensor, counter: Tensor, mean_curvature: Callable[[], Tensor]
@@ -237,7 +226,14 @@ class AdaptedDamping(DampingRule):
     def predict(
         self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
     ) -> StepPrediction | None:
-        """Returns what must be known before the step is made; None if this is not the chief."""
+        """Returns what must be known before the step is made; None if this is not the chief.
+
+        Args:
+          counter: Number of steps made so far, int64 [].
+          accepted: bool [], true if the step is finite, and so is made.
+          model_change: Returns Δq, shape [].
+          dtype: That of the computation.
+        """
         if not self._settings.is_chief:
             return None
         with v1.device(CPU):

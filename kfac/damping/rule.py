@@ -1,20 +1,20 @@
-"""The damping λ, and what the optimizer asks of any rule for it.
+"""The damping λ, as it is given or as another rule has it, and what rules judge steps by.
 
-A rule says what λ is now, and may judge steps. Here is also the plain one, by which λ is what it is
-given as; the other is in `kfac.damping.adaptation`. Called by the optimizer.
+A rule says what λ is now. Here is the plain one, by which λ is what it is given as; the other,
+which also judges steps, is in `kfac.damping.adaptation`. Called by the optimizer.
 """
 
 import abc
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.linalg import tensor_ops
+from kfac.protocols import OPTIONAL_STATE
 from kfac.schedules import current
-from kfac.state import Assignment, group
+from kfac.state import CPU, Assignment, OptionalState, make_variable, read
 
 v1 = tf.compat.v1
 
@@ -22,6 +22,18 @@ NAN = float("nan")
 
 PhaseSeconds: TypeAlias = Callable[[], Mapping[str, Tensor]]
 """A function that returns how long each phase of a step took when it last ran, in seconds."""
+
+
+class BeforeStep(NamedTuple):
+    """What a run does before its step.
+
+    Attributes:
+      done: An op that completes what the step before left open. Every step waits for it.
+      inverse_damping: λ as inverses use it in this run, shape []; None means as it is read.
+    """
+
+    done: Operation
+    inverse_damping: Tensor | None = None
 
 
 class StepPrediction(NamedTuple):
@@ -48,6 +60,56 @@ class Verdict(NamedTuple):
     rejected: Tensor | None
 
 
+@typing.final
+class ModelChange:
+    """Δq of the last step for which it is known, kept in a variable; NaN before the first.
+
+    The step keeps it, the damping rule judges by it, and users look at it. A momentum rule that
+    chooses its step by the model knows it for every step. Others compute it for steps that are
+    judged.
+    """
+
+    def __init__(self, dtype: DType) -> None:
+        self._dtype = tf.as_dtype(dtype)
+        self._variable: Variable = None
+
+    def make_variables(self) -> None:
+        """Makes the variable, once."""
+        if self._variable is None:
+            self._variable = make_variable("qmodel_change", [], self._dtype, CPU, initial=NAN)
+            # Checkpoints of version 0.2.0 lack it.
+            state = OptionalState("K-FAC's quadratic model", [self._variable])
+            v1.add_to_collection(OPTIONAL_STATE, state)
+
+    @property
+    def variable(self) -> Variable:
+        """The variable that keeps Δq; made at first use."""
+        self.make_variables()
+        return self._variable
+
+    @property
+    def summaries(self) -> dict[str, Scalar]:
+        """Δq, by name."""
+        return {"qmodel_change": read(self.variable)}
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variable; empty before it is made."""
+        return [] if self._variable is None else [self._variable]
+
+    def kept(self, is_known: Tensor, value: Tensor) -> list[Assignment]:
+        """Returns the assignment that keeps Δq of a step, where it is known.
+
+        Args:
+          is_known: bool [], false for a step that is not made, or not judged.
+          value: Δq, shape [].
+        """
+        old = read(self.variable)
+        with v1.device(CPU):
+            new = tf.where(is_known, tf.cast(value, old.dtype), old)
+        return [Assignment(self.variable, new)]
+
+
 class DampingRule(abc.ABC):
     """A rule that gives λ."""
 
@@ -62,21 +124,6 @@ class DampingRule(abc.ABC):
         """ρ of the last step that was judged; NaN if there is none."""
 
     @property
-    def adapts(self) -> bool:
-        """True if λ adapts, and so steps are judged."""
-        return False
-
-    @property
-    def calibrates(self) -> bool:
-        """True if λ is made relative to the mean curvature, and so depends on the averages."""
-        return False
-
-    @property
-    def may_reject(self) -> bool:
-        """True if a step may be taken back."""
-        return False
-
-    @property
     def variables(self) -> list[Variable]:
         """The rule's state."""
         return []
@@ -86,53 +133,9 @@ class DampingRule(abc.ABC):
         """Values to show, by name."""
         return {"damping": self.read()}
 
-    @abc.abstractmethod
-    def make_variables(self) -> None:
-        """Makes `variables`, once."""
-
     def read(self) -> Scalar:
         """Returns λ now, that is, after the active control dependencies."""
         return current(self.damping)
-
-    def read_for_inverses(self) -> Scalar:
-        """Returns λ as inverses use it, after the active control dependencies."""
-        return self.read()
-
-    def before_step(
-        self, counter: Tensor, mean_curvature: Callable[[], Tensor], seconds: PhaseSeconds
-    ) -> Operation:
-        """Returns an op that completes what the step before left open.
-
-        `counter`, int64 [], counts the steps made so far; `mean_curvature` returns the mean
-        eigenvalue of M − λI, shape []. The seconds are for the log.
-        """
-        del counter, mean_curvature, seconds
-        return group()
-
-    def check_variables(self, variables: Sequence[Variable]) -> None:
-        """Checks that the model's variables are of a kind that the rule can work with.
-
-        Raises:
-          ValueError: They are not.
-        """
-        del variables
-
-    def predict(
-        self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
-    ) -> StepPrediction | None:
-        """Returns what must be known before the step is made; None if steps are not judged.
-
-        `counter`, int64 [], counts the steps made so far. `accepted`, bool [], is true if the step
-        is finite, and so is made. `model_change` returns Δq, shape []. `dtype` is that of the
-        computation.
-        """
-        del counter, accepted, model_change, dtype
-        return None
-
-    def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
-        """Judges a step by its prediction, after the active control dependencies."""
-        del prediction, seconds
-        return Verdict([], None)
 
 
 @typing.final
@@ -148,12 +151,3 @@ class GivenDamping(DampingRule):
     def damping(self) -> Scalar:
         """λ as it was given."""
         return current(self._damping)
-
-    def make_variables(self) -> None:
-        """Does nothing: there are none."""
-
-
-def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:
-    """Returns the damping of M now, a multiple of λ: a number if both are, else float64 []."""
-    factor, damping = tensor_ops.known_or_scalars([multiple, rule.read_for_inverses()], tf.float64)
-    return factor * damping

@@ -16,8 +16,8 @@ from kfac._types import DType, Tensor
 from kfac.damping.recomputed_loss import recomputed
 from kfac.linalg.tensor_ops import add_in_order
 from kfac.protocols import PART_OF_LOSS
+from kfac.registration.checks import check_batches, check_collection, check_losses
 from kfac.registration.registered_model import RegisteredModel
-from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
 from kfac.workers import mean_loss
 
 v1 = tf.compat.v1

@@ -15,7 +15,6 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
-from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
     ITSELF,
@@ -24,6 +23,7 @@ from kfac.linalg.damped_functions import (
     MatrixFunction,
     Power,
 )
+from kfac.linalg.tensor_ops import all_true, static_size
 from kfac.variables import name_of
 
 
@@ -45,27 +45,48 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
     return tuple(params) if isinstance(params, (tuple, list)) else (params,)
 
 
+def layer_params_to_mat2d(params: Parameters) -> Tensor:
+    """Returns a layer's parameters, or anything of their shapes, as one matrix [inputs, outputs].
+
+    They are a weight [..., outputs], whose leading axes are flattened in row-major order, or a
+    tuple (weight, bias [outputs]). The bias becomes an extra last row. With a bias of several axes
+    the weight has these at its end, too.
+    """
+    if not isinstance(params, (tuple, list)):
+        columns = static_size(params, -1)
+        return tf.reshape(params, [-1, tf.shape(params)[-1] if columns is None else columns])
+    weight, bias = params
+    static = bias.shape.num_elements()
+    matrix = tf.reshape(weight, [-1, tf.size(bias) if static is None else static])
+    return tf.concat([matrix, tf.reshape(bias, [1, -1])], axis=0)
+
+
+def mat2d_to_layer_params(template: Parameters, matrix: Tensor) -> Parameters:
+    """Undoes `layer_params_to_mat2d`, for parameters with the shapes of a template."""
+    is_pair = isinstance(template, (tuple, list))
+    likes = template if is_pair else (template,)
+    shapes = [t.shape if t.shape.is_fully_defined() else tf.shape(t) for t in likes]
+    if not is_pair:
+        return tf.reshape(matrix, shapes[0])
+    return tf.reshape(matrix[:-1], shapes[0]), tf.reshape(matrix[-1], shapes[1])
+
+
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
     Vectors to multiply are shaped as `params`: a Tensor, or a tuple of Tensors.
 
+    A block is made of a layer collection, the layer's parameters, and arguments of its own. It has
+    no tower and no factor at first. Parameters of another type are a TypeError.
+
     Attributes:
       params: The layer's parameter, or a tuple of its parameters.
       name: Name of the first parameter; used for variables and messages.
-      factor_maker: The layer collection.
+      factor_maker: The layer collection, which makes and shares factors.
+      inputs: The layer's input in each tower.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's parameter, or a tuple of its parameters.
-
-        Raises:
-          TypeError: The parameters are something else.
-        """
         others = [param for param in as_tuple(params) if not hasattr(param, "op")]
         if others:
             raise TypeError(
@@ -78,18 +99,13 @@ class FisherBlock(abc.ABC):
         self.params: Parameters = tuple(params) if isinstance(params, list) else params
         self.name: str = name_of(as_tuple(params)[0])
         self.factor_maker = layer_collection
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self.inputs: tuple[Any, ...] = ()
+        self._outputs: tuple[Any, ...] = ()
 
     @property
     def has_bias(self) -> bool:
         """True if the parameters are a tuple, such as (weight, bias)."""
         return isinstance(self.params, (tuple, list))
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The layer's input in each tower."""
-        return tuple(self._inputs)
 
     @property
     def num_registered_towers(self) -> int:
@@ -102,19 +118,13 @@ class FisherBlock(abc.ABC):
         return tuple(tf.nest.flatten(outputs)[0].device for outputs in self._outputs)
 
     def register_additional_tower(self, inputs: Any, outputs: Any) -> None:
-        """Adds one tower's tensors.
-
-        Args:
-          inputs: The layer's input.
-          outputs: The layer's output, before the non-linearity.
-        """
-        self._inputs.append(inputs)
-        self._outputs.append(outputs)
+        """Adds one tower's input of the layer, and its output, before the non-linearity."""
+        self.inputs += (inputs,)
+        self._outputs += (outputs,)
 
     def remove_last_tower(self) -> None:
         """Undoes the last `register_additional_tower`."""
-        self._inputs.pop()
-        self._outputs.pop()
+        self.inputs, self._outputs = self.inputs[:-1], self._outputs[:-1]
 
     def tensors_to_compute_grads(self) -> tuple[Tensor, ...]:
         """Returns the tensors whose gradients the statistics need, tower after tower."""
@@ -201,12 +211,8 @@ class FisherBlock(abc.ABC):
         """Returns the product, or before the inverse is known that with damped identity matrices.
 
         Returns None if the block has no faster way than to compute them one by one; see
-        `kfac.curvature.block_products.product_or_identity`.
-
-        Args:
-          function: f, as for `multiply_function`.
-          vector: v, shaped as the parameters.
-          transpose: True to multiply by the transpose.
+        `kfac.curvature.block_products.product_or_identity`. The arguments are those of
+        `multiply_function`.
         """
         del function, vector, transpose
         return None
@@ -220,7 +226,7 @@ class FisherBlock(abc.ABC):
 
     def has_inverse(self) -> Tensor:
         """Returns bool [], true once the inverse has been computed; before, products are zero."""
-        return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
+        return all_true([factor.has_inverse() for factor in self.factors])
 
     @property
     def multiplies_slices(self) -> bool:

@@ -16,14 +16,14 @@ References:
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker, FisherBlock
-from kfac.fisher_blocks.kronecker import KroneckerBlock, KroneckerProduct, SplitDamping
+from kfac.fisher_blocks.base import FactorMaker
+from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import DiagonalBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
@@ -50,50 +50,8 @@ class ConvForm(typing.NamedTuple):
     patch_mask: PatchMask | None = None
 
 
-def make_input_factor(block: FisherBlock, geometry: ConvGeometry, form: ConvForm) -> FisherFactor:
-    """Returns A = E[p pᵀ] of the block's inputs, a new factor or an equal earlier one."""
-    args = (block.inputs,), geometry, block.has_bias, block.devices
-    name = f"{block.name}/input"
-    make = block.factor_maker.make_or_get_factor
-    if form.uncorrelated:
-        return make(ConvInputSUAKroneckerFactor, args, name=name)
-    return make(ConvInputKroneckerFactor, (*args, form.sampling, form.patch_mask), name=name)
-
-
-def make_output_factor(
-    block: FisherBlock, geometry: ConvGeometry, gradients: Sources
-) -> FisherFactor:
-    """Returns G = E[g gᵀ] of gradients by [source][tower], a new factor or an equal earlier one."""
-    args = gradients, geometry, block.devices
-    make = block.factor_maker.make_or_get_factor
-    return make(ConvOutputKroneckerFactor, args, name=f"{block.name}/output")
-
-
-def count_locations(images: Tensor, geometry: ConvGeometry) -> Scalar:
-    """Returns T, the number of output locations; a Tensor if the image size is not static."""
-    return num_locations(spatial_sizes(images, geometry), geometry)
-
-
-def make_conv_product(
-    block: KroneckerBlock,
-    geometry: ConvGeometry,
-    form: ConvForm,
-    gradients: Sources,
-    damping: Scalar,
-) -> KroneckerProduct:
-    """Returns the damped block T·A⊗G of a convolution whose towers have registered."""
-    # Statistics: A and G.
-    a = make_input_factor(block, geometry, form)
-    factors = a, make_output_factor(block, geometry, gradients)
-    # Damping: π√λ' for A and √λ'/π for G.
-    times, config = block.replications, block.factor_maker.config
-    split = SplitDamping(block.name, factors, damping, times, config)
-    # Products: (T·A⊗G)^e vec(V) = T^e vec(A^e V G^e).
-    return KroneckerProduct(factors, split, times)
-
-
-class _ConvKroneckerBlock(KroneckerBlock):
-    """T·A⊗G of a convolution."""
+class ConvolutionBlock(TwoFactorBlock):
+    """A block of two factors of a convolution; `form` is that of the input factor."""
 
     def __init__(
         self,
@@ -102,14 +60,6 @@ class _ConvKroneckerBlock(KroneckerBlock):
         geometry: ConvGeometry,
         form: ConvForm = ConvForm(),  # noqa: B008
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The filter, or (filter, bias).
-          geometry: Geometry of the filter.
-          form: The form of the input factor.
-        """
         super().__init__(layer_collection, params)
         self._geometry = geometry
         self._form = form
@@ -121,14 +71,23 @@ class _ConvKroneckerBlock(KroneckerBlock):
 
     def replications(self) -> Scalar:
         """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return count_locations(self.inputs[0], self._geometry)
+        return num_locations(spatial_sizes(self.inputs[0], self._geometry), self._geometry)
 
-    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        return make_conv_product(self, self._geometry, self._form, gradients, damping)
+    def _make_pair(self, gradients: Sources) -> tuple[FisherFactor, FisherFactor]:
+        make, form = self.factor_maker.make_or_get_factor, self._form
+        cls: Callable[..., FisherFactor] = ConvInputKroneckerFactor
+        args: tuple[Any, ...] = (self.inputs,), self._geometry, self.has_bias, self.devices
+        if form.uncorrelated:
+            cls = ConvInputSUAKroneckerFactor
+        else:
+            args = *args, form.sampling, form.patch_mask
+        a = make(cls, args, name=f"{self.name}/input")
+        args = gradients, self._geometry, self.devices
+        return a, make(ConvOutputKroneckerFactor, args, name=f"{self.name}/output")
 
 
 @typing.final
-class ConvKFCBasicFB(_ConvKroneckerBlock):
+class ConvKFCBasicFB(ConvolutionBlock, KroneckerBlock):
     """T·A⊗G, for a convolution that is applied once to an example.
 
     Parameters are a filter [..., channels, outputs], or (filter, bias [outputs]).
@@ -138,7 +97,7 @@ class ConvKFCBasicFB(_ConvKroneckerBlock):
 
 
 @typing.final
-class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
+class DepthwiseConvKFCBasicFB(ConvolutionBlock, KroneckerBlock):
     """T·A⊗G for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
     The filter is written as an ordinary one, [h, w, channels, channels · m], with zeros where input
@@ -158,22 +117,23 @@ class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
         same = tf.eye(channels, dtype=filters.dtype)
         return tf.reshape(tf.einsum("kcm,cd->kcdm", filters, same), self.matrix_shape)
 
-    def _as_parameters(self, matrix: Tensor) -> Parameters:
-        height, width, channels, multiplier = self.params.shape.as_list()
+    @staticmethod
+    def _as_parameters(template: Parameters, matrix: Tensor) -> Parameters:
+        height, width, channels, multiplier = template.shape.as_list()
         embedded = tf.reshape(matrix, [height * width, channels, channels, multiplier])
-        return tf.reshape(tf.einsum("kccm->kcm", embedded), self.params.shape)
+        return tf.reshape(tf.einsum("kccm->kcm", embedded), template.shape)
 
     def full_fisher_block(self) -> Tensor:
         """Returns the rows and columns of T·A⊗G that belong to the filter, undamped."""
         numbers = tf.reshape(
             tf.range(self.matrix_shape[0] * self.matrix_shape[1]), self.matrix_shape
         )
-        own = tf.reshape(self._as_parameters(numbers), [-1])
+        own = tf.reshape(self._as_parameters(self.params, numbers), [-1])
         return tf.gather(tf.gather(super().full_fisher_block(), own), own, axis=1)
 
 
 class _ConvDiagonalBlock(DiagonalBlock):
-    """A diagonal block of a convolution."""
+    """A diagonal block of a convolution; `patch_mask` multiplies every patch, None means 1."""
 
     def __init__(
         self,
@@ -182,14 +142,6 @@ class _ConvDiagonalBlock(DiagonalBlock):
         geometry: ConvGeometry,
         patch_mask: PatchMask | None = None,
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The filter, or (filter, bias).
-          geometry: Geometry of the filter.
-          patch_mask: Multiplier of every patch; None means 1.
-        """
         super().__init__(layer_collection, params)
         self._geometry = geometry
         self._patch_mask = patch_mask

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.kronecker import KroneckerBlock, KroneckerProduct, SplitDamping
+from kfac.fisher_blocks.base import FactorMaker, as_tuple
+from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import DiagonalBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (
@@ -43,49 +43,8 @@ class DenseForm(typing.NamedTuple):
     dense_inputs: bool = True
 
 
-def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
-    """Returns A = E[ā āᵀ] of the block's inputs, or its diagonal, as a new or an equal factor."""
-    inputs, name = (block.inputs,), f"{block.name}/input"
-    make = block.factor_maker.make_or_get_factor
-    if not form.diagonal_input:
-        args: tuple[Any, ...] = inputs, block.has_bias, block.devices
-        return make(FullyConnectedKroneckerFactor, args, name=name)
-    weight = as_tuple(block.params)[0]
-    depth = None if form.dense_inputs else int(weight.shape[:-1].num_elements())
-    args = inputs, depth, block.has_bias, weight.dtype.base_dtype, block.devices
-    return make(DiagonalKroneckerFactor, args, name=name)
-
-
-def make_output_factor(block: FisherBlock, form: DenseForm, gradients: Sources) -> FisherFactor:
-    """Returns G = E[g gᵀ] of g by [source][tower], or its diagonal, as a new or an equal factor."""
-    name = f"{block.name}/output"
-    make = block.factor_maker.make_or_get_factor
-    if not form.diagonal_output:
-        args: tuple[Any, ...] = gradients, False, block.devices
-        return make(FullyConnectedKroneckerFactor, args, name=name)
-    dtype = as_tuple(block.params)[0].dtype.base_dtype
-    args = gradients, None, False, dtype, block.devices
-    return make(DiagonalKroneckerFactor, args, name=name)
-
-
-def make_dense_product(
-    block: KroneckerBlock, form: DenseForm, gradients: Sources, damping: Scalar
-) -> KroneckerProduct:
-    """Returns the damped block T·A⊗G of a dense layer whose towers have registered."""
-    # Statistics: A and G.
-    factors = make_input_factor(block, form), make_output_factor(block, form, gradients)
-    # Damping: π√λ for A and √λ/π for G.
-    times, config = block.replications, block.factor_maker.config
-    split = SplitDamping(block.name, factors, damping, times, config)
-    # Products: (T·A⊗G)^e vec(V) = T^e vec(A^e V G^e).
-    return KroneckerProduct(factors, split, times)
-
-
-@typing.final
-class FullyConnectedKFACBasicFB(KroneckerBlock):
-    """A⊗G, for a dense layer that is applied once to an example."""
-
-    product_or_identity = KroneckerBlock._kept_or_identity
+class DenseBlock(TwoFactorBlock):
+    """A block of two factors of a dense layer that is applied once to an example."""
 
     def __init__(
         self,
@@ -93,27 +52,41 @@ class FullyConnectedKFACBasicFB(KroneckerBlock):
         params: Parameters,
         form: DenseForm = DenseForm(),  # noqa: B008
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-          form: The forms of the factors.
-        """
         super().__init__(layer_collection, params)
         self._form = form
-
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """Forms of the factors."""
-        return () if self._form == DenseForm() else (self._form,)
 
     def replications(self) -> Scalar:
         """Returns 1."""
         return 1
 
-    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        return make_dense_product(self, self._form, gradients, damping)
+    def _make_pair(self, gradients: Sources) -> tuple[FisherFactor, FisherFactor]:
+        form, weight = self._form, as_tuple(self.params)[0]
+        ids = None if form.dense_inputs else int(weight.shape[:-1].num_elements())
+        a = self._make_side("input", (self.inputs,), form.diagonal_input, ids, self.has_bias)
+        return a, self._make_side("output", gradients, form.diagonal_output, None, False)
+
+    def _make_side(
+        self, side: str, tensors: Sources, is_diagonal: bool, ids: int | None, has_bias: bool
+    ) -> FisherFactor:
+        make, name = self.factor_maker.make_or_get_factor, f"{self.name}/{side}"
+        if not is_diagonal:
+            args: tuple[Any, ...] = tensors, has_bias, self.devices
+            return make(FullyConnectedKroneckerFactor, args, name=name)
+        dtype = as_tuple(self.params)[0].dtype.base_dtype
+        args = tensors, ids, has_bias, dtype, self.devices
+        return make(DiagonalKroneckerFactor, args, name=name)
+
+
+@typing.final
+class FullyConnectedKFACBasicFB(DenseBlock, KroneckerBlock):
+    """A⊗G, for a dense layer that is applied once to an example."""
+
+    product_or_identity = KroneckerBlock._kept_or_identity
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """Forms of the factors."""
+        return () if self._form == DenseForm() else (self._form,)
 
 
 @typing.final

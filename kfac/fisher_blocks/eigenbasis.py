@@ -17,10 +17,9 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks import conv, dense
-from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.dense import DenseForm
-from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_blocks.conv import ConvolutionBlock
+from kfac.fisher_blocks.dense import DenseBlock
+from kfac.fisher_blocks.kronecker import TwoFactorBlock, as_text
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.eigenbasis import (
     ConvEigenbasisFactor,
@@ -29,17 +28,7 @@ from kfac.fisher_factors.eigenbasis import (
 )
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.kronecker import kronecker_product
-from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
-from kfac.patches.geometry import ConvGeometry
-
-
-class EigenbasisFactors(typing.NamedTuple):
-    """The factors of a block: A, G, and s, which keeps the bases of A and G too."""
-
-    input: FisherFactor
-    output: FisherFactor
-    eigenbasis: EigenbasisFactor
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, kronecker_product
 
 
 class EigenbasisBlock(TwoFactorBlock):
@@ -53,44 +42,38 @@ class EigenbasisBlock(TwoFactorBlock):
     are first computed.
     """
 
-    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        super().__init__(layer_collection, params)
-        self._made: EigenbasisFactors | None = None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._made: tuple[FisherFactor, ...] = ()
         self._damping: Scalar = None
 
     @abc.abstractmethod
-    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
-        """Returns A, G and s, each a new factor or an equal earlier one."""
+    def _eigenbasis_class(self) -> tuple[type[EigenbasisFactor], tuple[Any, ...]]:
+        """Returns the class of s, and its arguments beyond those of `EigenbasisFactor`."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G, then s, from the layer collection.
-
-        Args:
-          grads_list: For each source the gradients of the layer's outputs.
-          damping: λ > 0.
-        """
+        """Gets A and G, then s; see `FisherBlock.instantiate_factors`."""
         self._damping = damping
-        self._made = self._make_factors(grads_list)
+        pair = self._make_pair(self._gradients_by_tower(grads_list))
+        tensors = self._inputs_and_gradients(grads_list)
+        cls, more = self._eigenbasis_class()
+        args = tensors, pair, self.replications(), self.has_bias, self.devices, *more
+        s = self.factor_maker.make_or_get_factor(cls, args, name=self.name)
+        self._made = *pair, s
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
         """(A, G, s); empty before they are made."""
-        return () if self._made is None else tuple(self._made)
+        return self._made
 
     @property
     def eigenbasis_factor(self) -> EigenbasisFactor:
-        """The factor of s, which keeps the bases too.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
-        if self._made is None:
-            raise self._not_instantiated()
-        return self._made.eigenbasis
+        """The factor of s, which keeps the bases too."""
+        return typing.cast(EigenbasisFactor, self.factors[2])
 
     def describe(self) -> str:
         """Returns a short text such as "ekfac 401x401 (x) 16x16"."""
-        return f"ekfac {self._sizes()}"
+        return f"ekfac {as_text(self.matrix_shape)}"
 
     def register(self, function: MatrixFunction) -> None:
         """Does nothing: all functions are available."""
@@ -113,11 +96,18 @@ class EigenbasisBlock(TwoFactorBlock):
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors
         rotates_first, rotates_last = reversed(sides) if transpose else sides
+        if isinstance(vector, tf.IndexedSlices):
+            raise self._sparse_error()
         given = self._as_matrix(vector)
         matrix = tf.cast(given, self.eigenbasis_factor.dtype)
-        matrix = scale * (self._into_basis(matrix) if rotates_first else matrix)
-        matrix = self._out_of_basis(matrix) if rotates_last else matrix
-        return self._as_parameters(tf.cast(matrix, given.dtype))
+        if rotates_first:
+            bases = self.eigenbasis_factor.get_bases()
+            matrix = tf.matmul(bases.input, matrix, transpose_a=True) @ bases.output
+        matrix = scale * matrix
+        if rotates_last:
+            bases = self.eigenbasis_factor.get_bases()
+            matrix = bases.input @ tf.matmul(matrix, bases.output, transpose_b=True)
+        return self._as_parameters(self.params, tf.cast(matrix, given.dtype))
 
     def full_fisher_block(self) -> Tensor:
         """Returns U diag(s) Uᵀ, undamped, [inputs · outputs, inputs · outputs]."""
@@ -131,92 +121,20 @@ class EigenbasisBlock(TwoFactorBlock):
         power = factor.diagonal_power(exponent, damping, factor.dtype)
         return tf.reshape(power, self.matrix_shape)
 
-    def _into_basis(self, matrix: Tensor) -> Tensor:
-        bases = self.eigenbasis_factor.get_bases()
-        return tf.matmul(bases.input, matrix, transpose_a=True) @ bases.output
-
-    def _out_of_basis(self, matrix: Tensor) -> Tensor:
-        bases = self.eigenbasis_factor.get_bases()
-        return bases.input @ tf.matmul(matrix, bases.output, transpose_b=True)
-
 
 @typing.final
-class FullyConnectedEKFACFB(EigenbasisBlock):
+class FullyConnectedEKFACFB(DenseBlock, EigenbasisBlock):
     """The block of a dense layer that is applied once to an example."""
 
     settings = ()
 
-    def __init__(
-        self,
-        layer_collection: FactorMaker,
-        params: Parameters,
-        form: DenseForm = DenseForm(),  # noqa: B008
-    ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-          form: The forms of A and G.
-        """
-        super().__init__(layer_collection, params)
-        self._form = form
-
-    def replications(self) -> Scalar:
-        """Returns 1."""
-        return 1
-
-    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
-        gradients = self._gradients_by_tower(grads_list)
-        a = dense.make_input_factor(self, self._form)
-        g = dense.make_output_factor(self, self._form, gradients)
-        tensors = self._inputs_and_gradients(grads_list)
-        args = tensors, (a, g), self.replications(), self.has_bias, self.devices
-        make = self.factor_maker.make_or_get_factor
-        factor = make(FullyConnectedEigenbasisFactor, args, name=self.name)
-        return EigenbasisFactors(a, g, typing.cast(EigenbasisFactor, factor))
+    def _eigenbasis_class(self) -> tuple[type[EigenbasisFactor], tuple[Any, ...]]:
+        return FullyConnectedEigenbasisFactor, ()
 
 
 @typing.final
-class ConvEKFACFB(EigenbasisBlock):
+class ConvEKFACFB(ConvolutionBlock, EigenbasisBlock):
     """The block of a convolution that is applied once to an example."""
 
-    def __init__(
-        self,
-        layer_collection: FactorMaker,
-        params: Parameters,
-        geometry: ConvGeometry,
-        form: conv.ConvForm = conv.ConvForm(),  # noqa: B008
-    ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The filter [..., channels, outputs], or (filter, bias [outputs]).
-          geometry: Geometry of the filter.
-          form: The form of A.
-        """
-        super().__init__(layer_collection, params)
-        self._geometry = geometry
-        self._form = form
-
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """The geometry, and the form of the input factor."""
-        return self._geometry, self._form
-
-    def replications(self) -> Scalar:
-        """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return conv.count_locations(self.inputs[0], self._geometry)
-
-    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
-        gradients = self._gradients_by_tower(grads_list)
-        a = conv.make_input_factor(self, self._geometry, self._form)
-        g = conv.make_output_factor(self, self._geometry, gradients)
-        args = (
-            self._inputs_and_gradients(grads_list), (a, g), self.replications(), self.has_bias,
-            self.devices, self._geometry, self._form.patch_mask,
-        )  # fmt: skip
-        make = self.factor_maker.make_or_get_factor
-        factor = make(ConvEigenbasisFactor, args, name=self.name)
-        return EigenbasisFactors(a, g, typing.cast(EigenbasisFactor, factor))
+    def _eigenbasis_class(self) -> tuple[type[EigenbasisFactor], tuple[Any, ...]]:
+        return ConvEigenbasisFactor, (self._geometry, self._form.patch_mask)

@@ -6,7 +6,7 @@ References:
 
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -21,6 +21,7 @@ class _GenericBlock(SingleFactorBlock):
     """A block that needs only the gradients of its parameters, and the batch size."""
 
     settings = ()
+    _class: ClassVar[type[FisherFactor]]
     devices = ("",)  # No device: the statistic needs the gradients of all towers together.
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:
@@ -37,9 +38,10 @@ class _GenericBlock(SingleFactorBlock):
             return sum(self.inputs)
         return tf.add_n([tf.convert_to_tensor(size) for size in self.inputs])
 
-    def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         sources = tuple((tuple(gradients),) for gradients in grads_list)
-        return sources, self._batch_size(), self.devices
+        args = sources, self._batch_size(), self.devices
+        return self.factor_maker.make_or_get_factor(self._class, args, name=self.name)
 
 
 @typing.final
@@ -47,16 +49,11 @@ class NaiveFullFB(_GenericBlock):
     """ĝĝᵀ/N, with the gradient ĝ of the loss summed over the batch."""
 
     is_diagonal = False
-
-    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self.factor_maker.make_or_get_factor
-        return make(NaiveFullFactor, self._args(grads_list), name=self.name)
+    _class = NaiveFullFactor
 
 
 @typing.final
 class NaiveDiagonalFB(_GenericBlock, DiagonalBlock):
     """ĝ²/N, with the gradient ĝ of the loss summed over the batch."""
 
-    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self.factor_maker.make_or_get_factor
-        return make(NaiveDiagonalFactor, self._args(grads_list), name=self.name)
+    _class = NaiveDiagonalFactor

@@ -24,21 +24,27 @@ import tensorflow as tf
 
 from kfac._types import DType, Parameters, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.slot import Damping
-from kfac.linalg import low_rank, tensor_ops, vectors
-from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.kronecker import (
-    balance,
-    kronecker_product,
+from kfac.fisher_blocks.base import (
+    FactorMaker,
+    FisherBlock,
+    as_tuple,
     layer_params_to_mat2d,
     mat2d_to_layer_params,
 )
+from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.slot import Damping
+from kfac.linalg import low_rank, vectors
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.linalg.shared import shared, shared_constant
-from kfac.linalg.tensor_ops import as_scalar, has_first_column, known_or_scalars
+from kfac.linalg.tensor_ops import (
+    as_scalar,
+    has_first_column,
+    known_or_scalars,
+    kronecker_product,
+    static_size,
+)
 from kfac.state import is_in_function
 
 
@@ -49,43 +55,38 @@ class TwoFactorBlock(FisherBlock):
     def replications(self) -> Scalar:
         """Returns T, the layer's applications to one example: an int or an int Tensor []."""
 
+    def _make_pair(self, gradients: Sources) -> tuple[FisherFactor, FisherFactor]:
+        """Returns A and G, each a new factor or an equal earlier one.
+
+        Gradients of the layer's outputs come by [source][tower].
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what A and G are.")
+
     @property
     def input_factor(self) -> FisherFactor:
-        """A, the factor of the layer's inputs.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
+        """A, the factor of the layer's inputs."""
         return self.factors[0]
 
     @property
     def output_factor(self) -> FisherFactor:
-        """G, the factor of the gradients of the layer's outputs.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
+        """G, the factor of the gradients of the layer's outputs."""
         return self.factors[1]
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
         """Numbers of rows of A and of G that the parameters need, from static shapes."""
         weight, *bias = as_tuple(self.params)
-        outputs = bias[0].shape.num_elements() if bias else tensor_ops.static_size(weight, -1)
+        outputs = bias[0].shape.num_elements() if bias else static_size(weight, -1)
         return weight.shape.num_elements() // outputs + len(bias), outputs
 
     def check_shapes(self) -> None:
-        """Compares the sizes of A and G with the parameters.
-
-        Raises:
-          ValueError: The sizes do not fit, or shapes are not static.
-        """
+        """Compares the sizes of A and G with the parameters."""
         found = (self.input_factor.dimension, self.output_factor.dimension)
         if found != self.matrix_shape:
             raise ValueError(
                 f"Cannot precondition layer {self.name!r}: its parameters need Kronecker factors "
-                f"of {self._sizes()}, its registered inputs and outputs give "
-                f"{_as_text(found)}. Register the tensors that enter and leave this layer, and "
+                f"of {as_text(self.matrix_shape)}, its registered inputs and outputs give "
+                f"{as_text(found)}. Register the tensors that enter and leave this layer, and "
                 "pass (weight, bias) if, and only if, the layer has a bias."
             )
 
@@ -106,24 +107,40 @@ class TwoFactorBlock(FisherBlock):
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
-        return f"kron {self._sizes()}"
+        return f"kron {as_text(self.matrix_shape)}"
 
-    def _sizes(self) -> str:
-        return _as_text(self.matrix_shape)
+    _as_matrix = staticmethod(layer_params_to_mat2d)
+    """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
 
-    def _as_matrix(self, vector: Parameters) -> Tensor:
-        """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
-        if isinstance(vector, tf.IndexedSlices):
-            raise ValueError(
-                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
-                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
-                "convert the gradients with tf.convert_to_tensor."
-            )
-        return layer_params_to_mat2d(vector)
+    _as_parameters = staticmethod(mat2d_to_layer_params)
+    """Undoes `_as_matrix`, for parameters with the shapes of a template."""
 
-    def _as_parameters(self, matrix: Tensor) -> Parameters:
-        """Undoes `_as_matrix`."""
-        return mat2d_to_layer_params(self.params, matrix)
+    def _sparse_error(self) -> ValueError:
+        return ValueError(
+            f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
+            "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or convert "
+            "the gradients with tf.convert_to_tensor."
+        )
+
+
+def as_text(dimensions: tuple[int, int]) -> str:
+    """Returns the sizes of A and G as a text such as "401x401 (x) 16x16"."""
+    a, g = dimensions
+    return f"{a}x{a} (x) {g}x{g}"
+
+
+@shared
+def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns π and 1/π, shape [] each, by which √λ' is split; Martens & Grosse (2015), §6.3.
+
+    π = √((tr A / dim A) / (tr G / dim G)) balances the error terms of π√λ' on the diagonal of A and
+    of √λ'/π on that of G. It is 1 where a trace is zero, as with outputs that no gradient reached.
+    The means are tr A / dim A and tr G / dim G.
+    """
+    # A ratio of ratios rather than of products: products of small traces underflow in float32.
+    ratio = tf.math.divide_no_nan(a_mean, g_mean)
+    ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)
+    return tf.sqrt(ratio), tf.math.rsqrt(ratio)
 
 
 @shared
@@ -206,7 +223,12 @@ class KroneckerOperator(typing.NamedTuple):
 
     def multiply(self, matrix: Tensor) -> Tensor:
         """Returns the product with V [inputs, outputs], in the dtype of V."""
-        return self._product(matrix, self.left)
+        first, second = self.dtypes
+        product = self.left.left(tf.cast(matrix, first), self.transpose)
+        product = self.right.right(tf.cast(product, second), not self.transpose)
+        if self.scale is not None:
+            product = as_scalar(self.scale, second) * product
+        return tf.cast(product, matrix.dtype)
 
     def multiply_row_product(self, x: Tensor, d: Tensor) -> Tensor:
         """Returns the product with V = XᵀD, as (c·D Rᵀ) multiplied from the left by (X Lᵀ)ᵀ.
@@ -215,25 +237,10 @@ class KroneckerOperator(typing.NamedTuple):
         """
         first, second = self.dtypes
         left = self.left.right(tf.cast(x, first), not self.transpose)
-        scaled = self._scaled(self.right.right(tf.cast(d, second), not self.transpose))
-        product = tf.matmul(tf.cast(left, second), scaled, transpose_a=True)
-        return tf.cast(product, d.dtype)
-
-    def multiply_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices | None:
-        """Returns the product with some rows of V, as those rows; None if L is not diagonal."""
-        if not isinstance(self.left, DiagonalOperator):
-            return None
-        values = self._product(slices.values, self.left.take(slices.indices))
-        return tf.IndexedSlices(values, slices.indices, slices.dense_shape)
-
-    def _product(self, matrix: Tensor, left: LinearOperator) -> Tensor:
-        first, second = self.dtypes
-        product = left.left(tf.cast(matrix, first), self.transpose)
-        product = self.right.right(tf.cast(product, second), not self.transpose)
-        return tf.cast(self._scaled(product), matrix.dtype)
-
-    def _scaled(self, product: Tensor) -> Tensor:
-        return product if self.scale is None else as_scalar(self.scale, product.dtype) * product
+        right = self.right.right(tf.cast(d, second), not self.transpose)
+        if self.scale is not None:
+            right = as_scalar(self.scale, second) * right
+        return tf.cast(tf.matmul(tf.cast(left, second), right, transpose_a=True), d.dtype)
 
 
 @shared
@@ -288,27 +295,24 @@ class KroneckerProduct(typing.NamedTuple):
         return as_scalar(self.times, a.dtype) * product
 
 
-class KroneckerBlock(TwoFactorBlock):
-    """F ≈ T·A⊗G, with T the number of times that the layer is applied to one example."""
+class SplitDampedBlock(TwoFactorBlock):
+    """A block whose damping is split between A and G."""
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         super().__init__(layer_collection, params)
         self._kronecker: KroneckerProduct | None = None
 
-    @abc.abstractmethod
     def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
         """Returns the damped product of A and G, each a new factor or an equal earlier one.
 
         Gradients of the layer's outputs come by [source][tower]; the damping is λ > 0.
         """
+        pair, config = self._make_pair(gradients), self.factor_maker.config
+        split = SplitDamping(self.name, pair, damping, self.replications, config)
+        return KroneckerProduct(pair, split, self.replications)
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G from the layer collection.
-
-        Args:
-          grads_list: For each source the gradients of the layer's outputs.
-          damping: λ > 0.
-        """
+        """Gets A and G from the layer collection; see `FisherBlock.instantiate_factors`."""
         self._kronecker = self._make_product(self._gradients_by_tower(grads_list), damping)
 
     @property
@@ -322,6 +326,14 @@ class KroneckerBlock(TwoFactorBlock):
             raise self._not_instantiated()
         return self._kronecker
 
+    def identity_eigenvalue(self) -> Scalar:
+        """Returns T(1 + √λ')²; see `SplitDamping`."""
+        return self._product.damping.identity_eigenvalue()
+
+
+class KroneckerBlock(SplitDampedBlock):
+    """F ≈ T·A⊗G, with T the number of times that the layer is applied to one example."""
+
     def register(self, function: MatrixFunction) -> None:
         """Registers a function of A and of G, each with its damping."""
         for factor, damping in self._product.pairs():
@@ -331,10 +343,6 @@ class KroneckerBlock(TwoFactorBlock):
     def multiplies_slices(self) -> bool:
         """True if A is diagonal."""
         return isinstance(self.input_factor, DiagonalFactor)
-
-    def identity_eigenvalue(self) -> Scalar:
-        """Returns T(1 + √λ')²; see `SplitDamping`."""
-        return self._product.damping.identity_eigenvalue()
 
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
@@ -355,7 +363,17 @@ class KroneckerBlock(TwoFactorBlock):
         left, right = self._operators(function)
         dtypes = a.inverse_dtype, g.inverse_dtype
         operator = KroneckerOperator(left, right, self._scale(function), dtypes, transpose)
-        return self._apply(operator, vector)
+        if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
+            rows = low_rank.cheaper_row_product(vector)
+            if rows is not None:
+                return self._as_parameters(self.params, operator.multiply_row_product(*rows))
+        if isinstance(vector, tf.IndexedSlices):
+            if not isinstance(left, DiagonalOperator):
+                raise self._sparse_error()
+            of_rows = operator._replace(left=left.take(vector.indices))
+            values = of_rows.multiply(vector.values)
+            return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
+        return self._as_parameters(self.params, operator.multiply(self._as_matrix(vector)))
 
     def _kept_or_identity(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
@@ -394,20 +412,3 @@ class KroneckerBlock(TwoFactorBlock):
     def full_fisher_block(self) -> Tensor:
         """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
         return self._product.to_dense()
-
-    def _apply(self, operator: KroneckerOperator, vector: Parameters) -> Parameters:
-        """Returns the product with a vector, computed in the cheapest way that its form allows."""
-        if all(isinstance(each, DenseOperator) for each in (operator.left, operator.right)):
-            rows = low_rank.cheaper_row_product(vector)
-            if rows is not None:
-                return self._as_parameters(operator.multiply_row_product(*rows))
-        if isinstance(vector, tf.IndexedSlices):
-            slices = operator.multiply_slices(vector)
-            if slices is not None:
-                return slices
-        return self._as_parameters(operator.multiply(self._as_matrix(vector)))
-
-
-def _as_text(dimensions: tuple[int, int]) -> str:
-    a, g = dimensions
-    return f"{a}x{a} (x) {g}x{g}"

@@ -9,21 +9,16 @@ References:
 """
 
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.conv import ConvForm, count_locations, make_conv_product
-from kfac.fisher_blocks.dense import DenseForm, make_dense_product
-from kfac.fisher_blocks.kronecker import (
-    KroneckerBlock,
-    KroneckerProduct,
-    SplitDamping,
-    TwoFactorBlock,
-)
+from kfac.fisher_blocks.base import FactorMaker, layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.fisher_blocks.conv import ConvolutionBlock
+from kfac.fisher_blocks.dense import DenseBlock, DenseForm
+from kfac.fisher_blocks.kronecker import KroneckerBlock, SplitDampedBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF, unsupported_chain_error
 from kfac.fisher_factors.slot import Damping
@@ -34,30 +29,23 @@ from kfac.linalg.chain import (
     symmetric_chain_gain,
 )
 from kfac.linalg.damped_functions import INVERSE, MatrixFunction
-from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
 
 
 @typing.final
-class FullyConnectedMultiIndepFB(KroneckerBlock):
-    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are assumed to be independent."""
+class FullyConnectedMultiIndepFB(DenseBlock, KroneckerBlock):
+    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are assumed to be independent.
+
+    `num_uses` is T, an int, or an int Tensor [] if it is not static.
+    """
 
     product_or_identity = KroneckerBlock._kept_or_identity
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: Scalar, form: DenseForm
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-          num_uses: T, an int, or an int Tensor [] if it is not static.
-          form: The forms of the factors.
-        """
-        super().__init__(layer_collection, params)
+        super().__init__(layer_collection, params, form)
         self._times = num_uses
-        self._form = form
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -68,12 +56,9 @@ class FullyConnectedMultiIndepFB(KroneckerBlock):
         """Returns T; that of the first tower if it is not static."""
         return self._times
 
-    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        return make_dense_product(self, self._form, gradients, damping)
-
 
 @typing.final
-class ConvKFCBasicMultiIndepFB(KroneckerBlock):
+class ConvKFCBasicMultiIndepFB(ConvolutionBlock, KroneckerBlock):
     """T·E[p pᵀ] ⊗ E[g gᵀ], with T the number of locations times the number of uses."""
 
     product_or_identity = KroneckerBlock._kept_or_identity
@@ -85,16 +70,7 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
         geometry: ConvGeometry,
         num_uses: int,
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
-          geometry: Geometry of the filter.
-          num_uses: Number of times that the layer is applied to an example.
-        """
-        super().__init__(layer_collection, params)
-        self._geometry = geometry
+        super().__init__(layer_collection, params, geometry)
         self._times = num_uses
 
     @property
@@ -107,33 +83,22 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
         images = tf.nest.flatten(self.inputs)[0]
         is_stacked = images.shape.rank == self._geometry.rank + 3
         images = images[0] if is_stacked else images
-        return self._times * count_locations(images, self._geometry)
-
-    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        return make_conv_product(self, self._geometry, ConvForm(), gradients, damping)
+        return self._times * num_locations(spatial_sizes(images, self._geometry), self._geometry)
 
 
 @typing.final
-class FullyConnectedSeriesFB(TwoFactorBlock):
-    """The block of a chain of uses, each depending on the one before; offers only the inverse."""
+class FullyConnectedSeriesFB(SplitDampedBlock):
+    """The block of a chain of T uses, each depending on the one before; offers only the inverse.
+
+    `option` 1 assumes that the correlation of neighbours is symmetric, 2 that the chain is long.
+    """
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: int, option: int
     ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-          num_uses: T.
-          option: 1 assumes that the correlation of neighbours is symmetric, 2 that the chain is
-            long.
-        """
         super().__init__(layer_collection, params)
         self._times = num_uses
         self._option = option
-        self._both: tuple[FullyConnectedMultiKF, FullyConnectedMultiKF] | None = None
-        self._split_damping: SplitDamping | None = None
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -144,55 +109,22 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Returns T."""
         return self._times
 
-    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G from the layer collection.
-
-        Args:
-          grads_list: For each source the gradients of the layer's outputs.
-          damping: λ > 0.
-        """
-        gradients = self._gradients_by_tower(grads_list)
-        a = self._make_factor((self.inputs,), self.has_bias, "input")
-        self._both = a, self._make_factor(gradients, False, "output")
-        config = self.factor_maker.config
-        self._split_damping = SplitDamping(self.name, self._both, damping, self._times, config)
-
-    def _make_factor(self, tensors: Sources, has_bias: bool, side: str) -> FullyConnectedMultiKF:
-        args = tensors, self._times, has_bias, self.devices
-        make = self.factor_maker.make_or_get_factor
-        factor = make(FullyConnectedMultiKF, args, name=f"{self.name}/{side}")
-        return typing.cast(FullyConnectedMultiKF, factor)
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G); empty before they are made."""
-        return self._both or ()
-
-    @property
-    def _damping(self) -> SplitDamping:
-        if self._split_damping is None:
-            raise self._not_instantiated()
-        return self._split_damping
+    def _make_pair(self, gradients: Sources) -> tuple[FisherFactor, FisherFactor]:
+        make, name = self.factor_maker.make_or_get_factor, self.name
+        args: tuple[Any, ...] = (self.inputs,), self._times, self.has_bias, self.devices
+        a = make(FullyConnectedMultiKF, args, name=f"{name}/input")
+        args = gradients, self._times, False, self.devices
+        return a, make(FullyConnectedMultiKF, args, name=f"{name}/output")
 
     def _pairs(self) -> Iterator[tuple[FullyConnectedMultiKF, Damping]]:
-        if self._both is None:
-            raise self._not_instantiated()
-        return zip(self._both, (self._damping.of_input, self._damping.of_output), strict=True)
-
-    def identity_eigenvalue(self) -> Scalar:
-        """Returns T(1 + √λ')²; see `SplitDamping`."""
-        return self._damping.identity_eigenvalue()
+        return typing.cast(Iterator[tuple[FullyConnectedMultiKF, Damping]], self._product.pairs())
 
     def _check(self, function: MatrixFunction) -> None:
         if function != INVERSE:
             raise unsupported_chain_error(function, f"layer {self.name!r}")
 
     def register(self, function: MatrixFunction) -> None:
-        """Registers the chains of A and G for products with the inverse.
-
-        Raises:
-          ValueError: The function is not `INVERSE`.
-        """
+        """Registers the chains of A and G for products with the inverse."""
         self._check(function)
         for factor, damping in self._pairs():
             factor.register(Chain(self._option), damping)
@@ -200,16 +132,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
-        """Returns the damped inverse times a vector.
-
-        Args:
-          function: `INVERSE`.
-          vector: Shaped as the parameters.
-          transpose: Ignored: the inverse is symmetric.
-
-        Raises:
-          ValueError: The function is not `INVERSE`.
-        """
+        """Returns the damped inverse, which is symmetric, times a vector."""
         del transpose
         self._check(function)
         matrix = layer_params_to_mat2d(vector)

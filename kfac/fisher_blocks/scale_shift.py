@@ -2,7 +2,7 @@
 
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 from kfac._types import Tensor
 from kfac.fisher_blocks.base import as_tuple
@@ -15,11 +15,13 @@ class _ScaleAndShiftBlock(SingleFactorBlock):
     """A block whose parameters are the scale, or (scale, shift)."""
 
     settings = ()
+    _class: ClassVar[type[FisherFactor]]
 
-    def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         tensors = self._inputs_and_gradients(grads_list)
         shapes = tuple(tuple(param.shape.as_list()) for param in as_tuple(self.params))
-        return tensors, shapes, self.devices
+        args = tensors, shapes, self.devices
+        return self.factor_maker.make_or_get_factor(self._class, args, name=self.name)
 
 
 @typing.final
@@ -27,16 +29,11 @@ class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
     """E[r rᵀ] of each example's gradient r of scale and shift."""
 
     is_diagonal = False
-
-    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self.factor_maker.make_or_get_factor
-        return make(ScaleAndShiftFullFactor, self._args(grads_list), name=self.name)
+    _class = ScaleAndShiftFullFactor
 
 
 @typing.final
 class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock, DiagonalBlock):
     """E[r²] of each example's gradient r of scale and shift."""
 
-    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self.factor_maker.make_or_get_factor
-        return make(ScaleAndShiftDiagonalFactor, self._args(grads_list), name=self.name)
+    _class = ScaleAndShiftDiagonalFactor

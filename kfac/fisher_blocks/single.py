@@ -14,11 +14,13 @@ from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.diagonal_power import damped_diagonal_power
+from kfac.linalg.linear_operator import damped_diagonal_power
 from kfac.linalg.shared import shared
-from kfac.linalg.tensor_ops import as_scalar, choose, known_or_scalars, with_shape
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, with_shape
 from kfac.linalg.vectors import joined, parted, scale
 from kfac.state import read
+
+v1 = tf.compat.v1
 
 
 class SingleFactorBlock(FisherBlock):
@@ -39,22 +41,13 @@ class SingleFactorBlock(FisherBlock):
         """Makes M."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets M from the layer collection.
-
-        Args:
-          grads_list: For each source the gradients of `tensors_to_compute_grads()`.
-          damping: λ > 0.
-        """
+        """Gets M from the layer collection; see `FisherBlock.instantiate_factors`."""
         self._damping = damping
         self._factor = self._make_factor(grads_list)
 
     @property
     def factor(self) -> FisherFactor:
-        """M.
-
-        Raises:
-          ValueError: M has not been made yet.
-        """
+        """M."""
         return self.factors[0]
 
     @property
@@ -68,11 +61,7 @@ class SingleFactorBlock(FisherBlock):
         return sum(param.shape.num_elements() for param in as_tuple(self.params))
 
     def check_shapes(self) -> None:
-        """Compares the size of M with the parameters.
-
-        Raises:
-          ValueError: The size does not fit, or shapes are not static.
-        """
+        """Compares the size of M with the parameters."""
         if self.factor.dimension != self.size:
             raise ValueError(
                 f"Cannot precondition layer {self.name!r}: its parameters have {self.size} entries "
@@ -101,13 +90,7 @@ class SingleFactorBlock(FisherBlock):
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
-        """Returns f(M + λI) v, or f(M + λI)ᵀ v, in the shapes of the parameters.
-
-        Args:
-          function: f.
-          vector: v, shaped as the parameters.
-          transpose: True to multiply by the transpose.
-        """
+        """Returns f(M + λI) v, or f(M + λI)ᵀ v, in the shapes of the parameters."""
         operator = self.factor.operator(function, self._own_damping())
         parts = self._dense_parts(vector)
         whole = joined(parts, self.factor.inverse_dtype).whole
@@ -135,26 +118,14 @@ class DiagonalBlock(SingleFactorBlock):
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
-        """Returns f(M + λI) v, in the shapes of the parameters; zero before the first statistic.
-
-        Args:
-          function: f.
-          vector: v, shaped as the parameters.
-          transpose: Ignored: f(M + λI) is symmetric.
-        """
+        """Returns f(M + λI) v, which is zero before the first statistic."""
         del transpose
         return self._multiply(function, vector, None)
 
     def product_or_identity(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters | None:
-        """Returns the product, or that with damped identity matrices before any statistic.
-
-        Args:
-          function: f.
-          vector: v, shaped as the parameters.
-          transpose: Ignored, as in `multiply_function`.
-        """
+        """Returns the product, or that with damped identity matrices before any statistic."""
         del transpose
         return self._multiply(function, vector, self.identity_eigenvalue() ** function.degree)
 
@@ -206,4 +177,4 @@ def diagonal_product(
     if eigenvalue is None:  # The power is zero as long as w is.
         return products
     pairs = zip(products, scale(eigenvalue, parts), strict=True)
-    return [choose(weight > 0, *pair) for pair in pairs]
+    return [v1.where(weight > 0, *pair) for pair in pairs]

@@ -1,6 +1,6 @@
 """Factors: moving averages of second moments, and functions of them such as damped inverses."""
 
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -20,7 +20,6 @@ from kfac.fisher_factors.eigenbasis import (
 )
 from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot

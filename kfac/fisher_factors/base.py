@@ -3,28 +3,29 @@
 Each family turns one tower's tensors into a sum over its examples. A factor adds the sums of all
 towers, divides by the number of examples, and keeps a moving average of the quotient in variables.
 It knows no blocks. Called by the blocks, which make factors, and by the estimator, which updates
-them.
+several factors at once. Programs of tensorflow/kfac, which update factors one by one, call the
+methods at the end.
 """
 
 import abc
 import math
+import numbers
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
+from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.by_hand import FactorByHand
-from kfac.fisher_factors.moment import Moment
-from kfac.fisher_factors.moving_average import AverageValue, MovingAverage, quotient
-from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.by_hand import NamedFunctions
+from kfac.fisher_factors.moving_average import fold_average, quotient
+from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
+from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.linalg.shared import Reading, shared_constant
-from kfac.state import Change, assign_all
+from kfac.state import Change, assign_all, group, make_counter, make_variable, read
 
 v1 = tf.compat.v1
 
@@ -43,11 +44,22 @@ _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
 
 
-class FisherFactor(FactorByHand):
+class Moment(NamedTuple):
+    """One tower's share of a statistic: a sum over its examples, and their number.
+
+    The total has the shape of the statistic. The count is that of the summed rows or examples, an
+    int or an int Tensor [].
+    """
+
+    total: Tensor
+    count: Scalar
+
+
+class FisherFactor(NamedFunctions):
     """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
-    The average is a `MovingAverage` of the batch statistics. A batch whose statistic is not finite
-    does not change it.
+    The average is kept as a sum S and a weight w, both zero at first: S ← βS + ωC and w ← βw + ω
+    for the statistic C of a batch. A batch whose statistic is not finite does not change them.
 
     All factors take these arguments, and arguments of their own between `tensors` and `devices`,
     which their classes explain:
@@ -61,7 +73,7 @@ class FisherFactor(FactorByHand):
 
     Attributes:
       name: Path of the variables below `kfac/`.
-      average: The moving average.
+      cov_variables: S, w and the number of refused statistics; empty before they are made.
     """
 
     def __init__(
@@ -73,17 +85,39 @@ class FisherFactor(FactorByHand):
         dtype: DType = None,
     ) -> None:
         self.name = name
+        self.cov_variables: tuple[Variable, ...] = ()
         self._tensor_dtype = dtype or tf.nest.flatten(tensors)[0].dtype
         self._tensors = tensors
         self._devices = devices
         self._config = config or CurvatureConfig()
-        self.average = MovingAverage()
+        self._slots: dict[tuple[DampedFunction, str], MatrixSlot] = {}
         self._default_substitutes: Callable[[], Substitutes] = dict
 
     @property
     @abc.abstractmethod
     def dimension(self) -> int:
         """Rows of the matrix M; raises ValueError if static shapes do not give it."""
+
+    def _static_size(self, rank: int, axis: int = -1, part: int | None = None) -> int:
+        """Returns the static size of an axis, counted from the end, of tensors with `rank` axes.
+
+        Uses, see `kfac.fisher_factors.uses`, may have further axes in front. `part` is the number
+        of one of several tensors of a tower.
+        """
+        tensors = self._tensors[0][0] if part is None else self._tensors[0][0][part]
+        tensor = tf.nest.flatten(tensors)[0]
+        if isinstance(tensors, tuple):
+            rank = max(rank, tensor.shape.rank or 0)
+        size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
+        if size is None:
+            raise ValueError(
+                f"Cannot compute K-FAC statistics {self.name!r}: tensor "
+                f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
+                f"axes, {'the last' if axis == -1 else f'number {axis % rank}'} of static size. "
+                "Register the layer with its inputs and outputs as the layer computes them, and "
+                "set their static shape."
+            )
+        return int(size)
 
     @property
     @abc.abstractmethod
@@ -107,23 +141,159 @@ class FisherFactor(FactorByHand):
         """Returns the trace over the number of rows, read now; shape []."""
         return self.trace() / tf.constant(self.dimension, self.dtype)
 
+    # The statistic of a batch.
+
+    def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
+        """Returns C of `cov_shape`, the second moment of this batch.
+
+        For each source, the sums of all towers are divided by the number of all examples, so towers
+        count by their share of the batch. Sources are added. Each tower's sum is computed on the
+        tower's device. `substitutes` replace tensors that the factor was made with.
+        """
+        return self.statistic(self.batch_moment(substitutes))
+
+    def statistic(self, moment: Moment) -> Tensor:
+        """Returns C of `cov_shape`, the mean over the examples of a moment."""
+        total, count = moment
+        if isinstance(count, int):
+            count = shared_constant(count, [], self.dtype, total.device)
+        mean = total / tensor_ops.as_scalar(count, self.dtype)
+        return tensor_ops.with_shape(mean, self.cov_shape)
+
+    def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
+        """Returns the sum and the count whose quotient is `batch_statistic`, of the same arguments.
+
+        Moments of several batches may be added.
+        """
+        crosses = len(set(self._devices)) > 1
+        share = self._packed_tower_moment if crosses else self._tower_moment
+        sources = []
+        for towers in self._with_substitutes(substitutes):
+            moments = []
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    moments.append(share(tensors))
+            totals, counts = zip(*moments, strict=True)
+            total = tf.add_n(totals)
+            total = self.unpacked(total) if crosses else total
+            is_static = all(isinstance(count, int) for count in counts)
+            count = sum(counts) if is_static else tf.add_n([*map(tf.convert_to_tensor, counts)])
+            sources.append(Moment(total, count))
+        # All sources have the same examples.
+        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+
+    def _packed_tower_moment(self, tensors: Any) -> Moment:
+        """Returns one tower's share in the form in which it crosses to another device."""
+        total, count = self._tower_moment(tensors)
+        return Moment(self.packed(total), count)
+
+    def packed(self, total: Tensor) -> Tensor:
+        """Returns the total of a moment in the form in which it crosses to another device."""
+        return total
+
+    def unpacked(self, total: Tensor) -> Tensor:
+        """Undoes `packed`."""
+        return total
+
+    def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
+        """Takes what a function returns as substitutes wherever none are given."""
+        self._default_substitutes = substitutes
+
+    def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
+        """Returns the tensors of the statistic by [source][tower]."""
+        known = self._default_substitutes() if substitutes is None else substitutes
+        return [
+            tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
+            for towers in self._tensors
+        ]
+
+    @property
+    def can_predict_finite(self) -> bool:
+        """True if `will_be_finite` can tell from the tensors that a statistic must be finite."""
+        return False
+
+    def will_be_finite(self, substitutes: Substitutes | None = None) -> Tensor:
+        """Returns bool [], true if this batch's statistic must be finite; see `can_predict_finite`.
+
+        It is true if the sum of squares of all tensors is far from an overflow. That sum bounds
+        each entry of the statistic, up to the number of times that the statistic uses an entry. The
+        arguments are those of `batch_statistic`.
+        """
+        squares = []
+        for towers in self._with_substitutes(substitutes):
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    squares += [
+                        tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in tf.nest.flatten(tensors)
+                    ]
+        return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
+
+    def entries_to_check(self, statistic: Tensor) -> Tensor:
+        """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
+        return statistic
+
+    # The moving average.
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the average, by default that of the tensors, or float32 for 16-bit ones."""
+        if self._config.factor_dtype is not None:
+            return tf.as_dtype(self._config.factor_dtype)
+        return tensor_ops.statistics_dtype(self._tensor_dtype)
+
+    @property
+    def cov_bytes(self) -> int:
+        """Bytes of the average."""
+        return self.dtype.size * math.prod(self.cov_shape)
+
+    def instantiate_cov_variables(self, device: str = "") -> None:
+        """Makes the variables of the moving average, once, on `device`."""
+        if not self.cov_variables:
+            self.cov_variables = (
+                make_variable(f"{self.name}/cov", self.cov_shape, self.dtype, device),
+                make_variable(f"{self.name}/cov_weight", [], self.dtype, device),
+                make_counter(f"{self.name}/cov_refused", device),
+            )
+
+    @property
+    def value(self) -> Tensor:
+        """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
+        return read(self.cov_variables[0]) / self.read_weight()
+
+    @property
+    def source(self) -> Tensor | Reading:
+        """The value, as an argument of a shared function, which reads S/w by itself."""
+        if type(self).value is FisherFactor.value:
+            return Reading(quotient, self.cov_variables[:2])
+        return self.value
+
+    def value_of(self, averages: Known) -> Tensor:
+        """Returns the value of the average that is given by the factor's name, else `value`."""
+        known = averages.get(self.name)
+        return self.value if known is None else known
+
+    def read_weight(self) -> Tensor:
+        """Reads w, the weight of all that is in the average, shape []; zero at first."""
+        return read(self.cov_variables[1])
+
+    def fold(
+        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
+    ) -> Operation:
+        """Returns an op that folds a batch into the average.
+
+        Args:
+          statistic: C of `cov_shape`.
+          accept: bool []; if false, the batch is counted as refused and changes nothing else.
+          ema_decay: β, weight of the past.
+          ema_weight: ω, weight of this batch.
+        """
+        scalars = [x() if callable(x) else x for x in (ema_decay, ema_weight)]
+        beta, omega = (
+            float(x) if isinstance(x, numbers.Real) else tf.convert_to_tensor(x) for x in scalars
+        )
+        return fold_average(self.cov_variables, statistic, accept, beta=beta, omega=omega)
+
     # Damped functions of the matrix.
-
-    @abc.abstractmethod
-    def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers a function f of M + d·I, kept in a variable if it is costly to compute.
-
-        Raises:
-          ValueError: The structure of M does not allow it.
-        """
-
-    @abc.abstractmethod
-    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Returns f(M + d·I): as of its last update if it is kept, else computed now.
-
-        Raises:
-          ValueError: f is not registered, or the structure of M does not allow it.
-        """
 
     @abc.abstractmethod
     def get_cov_as_linear_operator(self) -> LinearOperator:
@@ -132,7 +302,7 @@ class FisherFactor(FactorByHand):
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
         """The registered functions that are kept in variables, in order of registration."""
-        return ()
+        return tuple(self._slots.values())
 
     @property
     def keeps_inverses(self) -> bool:
@@ -155,6 +325,12 @@ class FisherFactor(FactorByHand):
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of the matrix of each of `inverses`."""
         return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
+
+    @property
+    def inverse_dtype(self) -> DType:
+        """Dtype of the variables of the registered functions."""
+        chosen = self._config.inverse_dtype
+        return self.dtype if chosen is None else tf.as_dtype(chosen)
 
     @property
     def inverse_bytes(self) -> int:
@@ -207,143 +383,33 @@ class FisherFactor(FactorByHand):
         changes = self.move_average(self.updated_inverses(dampings))
         return [assign_all(changes)] if changes else []
 
-    # The moving average.
+    # Updates one by one, for programs of tensorflow/kfac.
+
+    def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
+        """Returns an op that folds this batch into the average, if its statistic is finite.
+
+        The weights are those of `fold`.
+        """
+        statistic = self.batch_statistic()
+        return self.fold(statistic, self.is_finite(statistic), ema_decay, ema_weight)
+
+    def make_inverse_update_ops(self) -> list[Operation]:
+        """Returns one op that recomputes all registered functions from the value."""
+        return [group(*self.refresh(current_dampings(self.dampings), ""))]
+
+    def is_finite(self, statistic: Tensor) -> Tensor:
+        """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
+        return tensor_ops.all_finite(self.entries_to_check(statistic))
 
     @property
-    def dtype(self) -> DType:
-        """Dtype of the average, by default that of the tensors, or float32 for 16-bit ones."""
-        if self._config.factor_dtype is not None:
-            return tf.as_dtype(self._config.factor_dtype)
-        return tensor_ops.statistics_dtype(self._tensor_dtype)
-
-    @property
-    def cov_bytes(self) -> int:
-        """Bytes of the average."""
-        return self.dtype.size * math.prod(self.cov_shape)
-
-    @property
-    def inverse_dtype(self) -> DType:
-        """Dtype of the variables of the registered functions."""
-        chosen = self._config.inverse_dtype
-        return self.dtype if chosen is None else tf.as_dtype(chosen)
-
-    @AverageValue
-    def value(self) -> Tensor:
-        """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
-        return self.average.read()
-
-    @property
-    def source(self) -> Tensor | Reading:
-        """The value, as an argument of a shared function, which reads S/w by itself."""
-        if isinstance(type(self).value, AverageValue):
-            return Reading(quotient, self.cov_variables[:2])
+    def cov(self) -> Tensor:
+        """The same as `value`."""
         return self.value
 
-    def value_of(self, averages: Known) -> Tensor:
-        """Returns the value of the average that is given by the factor's name, else `value`."""
-        known = averages.get(self.name)
-        return self.value if known is None else known
+    def get_cov_vars(self) -> list[Tensor]:
+        """Returns the moving averages, read now; NaN before the first update."""
+        return [self.value]
 
-    @property
-    def cov_variables(self) -> tuple[Variable, ...]:
-        """The variables of the sum S, the weight w and the number of refused statistics."""
-        return self.average.variables
-
-    def instantiate_cov_variables(self, device: str = "") -> None:
-        """Makes the variables of the moving average, once, on `device`."""
-        if not self.average.variables:
-            self.average.make_variables(self.name, self.cov_shape, self.dtype, device)
-
-    def stand_for(self, substitutes: Callable[[], Substitutes]) -> None:
-        """Tells that the tensors that the factor was made with only stand for others.
-
-        Args:
-          substitutes: Returns the others, which are used where none are given.
-        """
-        self._default_substitutes = substitutes
-
-    def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
-        """Returns C of `cov_shape`, the second moment of this batch.
-
-        For each source, the sums of all towers are divided by the number of all examples, so towers
-        count by their share of the batch. Sources are added. Each tower's sum is computed on the
-        tower's device.
-
-        Args:
-          substitutes: Tensors to use instead of those that the factor was made with.
-        """
-        return self.statistic(self.batch_moment(substitutes))
-
-    def statistic(self, moment: Moment) -> Tensor:
-        """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        total, count = moment
-        if isinstance(count, int):
-            count = shared_constant(count, [], self.dtype, total.device)
-        mean = total / tensor_ops.as_scalar(count, self.dtype)
-        return tensor_ops.with_shape(mean, self.cov_shape)
-
-    def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
-        """Returns the sum and the count whose quotient is `batch_statistic`, of the same arguments.
-
-        Moments of several batches may be added.
-        """
-        crosses = len(set(self._devices)) > 1
-        share = self._packed_tower_moment if crosses else self._tower_moment
-        sources = []
-        for towers in self._with_substitutes(substitutes):
-            moments = []
-            for tensors, device in zip(towers, self._devices, strict=True):
-                with v1.device(device):
-                    moments.append(share(tensors))
-            totals, counts = zip(*moments, strict=True)
-            total = tf.add_n(totals)
-            total = self.unpacked(total) if crosses else total
-            sources.append(Moment(total, tensor_ops.total(counts)))
-        # All sources have the same examples.
-        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
-
-    def _packed_tower_moment(self, tensors: Any) -> Moment:
-        """Returns one tower's share in the form in which it crosses to another device."""
-        total, count = self._tower_moment(tensors)
-        return Moment(self.packed(total), count)
-
-    def packed(self, total: Tensor) -> Tensor:
-        """Returns the total of a moment in the form in which it crosses to another device."""
-        return total
-
-    def unpacked(self, total: Tensor) -> Tensor:
-        """Undoes `packed`."""
-        return total
-
-    def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
-        """Returns the tensors of the statistic by [source][tower]."""
-        known = self._default_substitutes() if substitutes is None else substitutes
-        return [
-            tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
-            for towers in self._tensors
-        ]
-
-    @property
-    def can_predict_finite(self) -> bool:
-        """True if `will_be_finite` can tell from the tensors that a statistic must be finite."""
-        return False
-
-    def will_be_finite(self, substitutes: Substitutes | None = None) -> Tensor:
-        """Returns bool [], true if this batch's statistic must be finite; see `can_predict_finite`.
-
-        It is true if the sum of squares of all tensors is far from an overflow. That sum bounds
-        each entry of the statistic, up to the number of times that the statistic uses an entry. The
-        arguments are those of `batch_statistic`.
-        """
-        squares = []
-        for towers in self._with_substitutes(substitutes):
-            for tensors, device in zip(towers, self._devices, strict=True):
-                with v1.device(device):
-                    squares += [
-                        tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in tf.nest.flatten(tensors)
-                    ]
-        return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
-
-    def entries_to_check(self, statistic: Tensor) -> Tensor:
-        """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
-        return statistic
+    def get_inv_vars(self) -> list[Variable]:
+        """Returns the matrix variables of all registered functions, in order of registration."""
+        return [slot.matrix for slot in self.inverses]

@@ -1,17 +1,12 @@
-"""The factor of tensorflow/kfac: an update for each factor, and a name for each function.
+"""Damped functions of a factor by their names in tensorflow/kfac, for programs that call them.
 
-Programs that update factors by themselves use it. K-FAC's own step updates several factors at once,
-and registers and reads functions of the damped matrix M + d·I as values. Of the methods here it
-calls `fold` and `read_weight` only, which a program's own factor may replace.
+K-FAC's own step registers and reads functions of the damped matrix M + d·I as values, and calls
+`register` and `operator` only.
 """
 
 import abc
-from collections.abc import Mapping
 
-from kfac._types import Operation, Scalar, Tensor, Variable
-from kfac.fisher_factors.moving_average import MovingAverage
-from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
-from kfac.linalg import tensor_ops
+from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import (
     INVERSE,
     Cholesky,
@@ -21,47 +16,26 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.state import group
 
 
-class FactorByHand(abc.ABC):
-    """The methods of a factor that programs of tensorflow/kfac call.
-
-    Attributes:
-      average: The moving average of the statistic.
-    """
-
-    average: MovingAverage
-
-    @property
-    @abc.abstractmethod
-    def value(self) -> Tensor:
-        """The moving average, read now."""
-
-    @property
-    @abc.abstractmethod
-    def inverses(self) -> tuple[MatrixSlot, ...]:
-        """The registered functions that are kept in variables, in order of registration."""
-
-    @abc.abstractmethod
-    def batch_statistic(self) -> Tensor:
-        """Returns the second moment of this batch."""
-
-    @abc.abstractmethod
-    def entries_to_check(self, statistic: Tensor) -> Tensor:
-        """Returns entries of a statistic; if these are finite, all are."""
-
-    @abc.abstractmethod
-    def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
-        """Returns ops that recompute all registered functions from the current averages."""
+class NamedFunctions(abc.ABC):
+    """Functions of M + d·I: any one, as a value, or some by name."""
 
     @abc.abstractmethod
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers a function f of M + d·I."""
+        """Registers a function f of M + d·I, kept in a variable if it is costly to compute.
+
+        Raises:
+          ValueError: The structure of M does not allow it.
+        """
 
     @abc.abstractmethod
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Returns f(M + d·I)."""
+        """Returns f(M + d·I): as of its last update if it is kept, else computed now.
+
+        Raises:
+          ValueError: f is not registered, or the structure of M does not allow it.
+        """
 
     def register_matpower(self, exponent: float, damping: Damping) -> None:
         """Registers (M + d·I)^e."""
@@ -94,53 +68,3 @@ class FactorByHand(abc.ABC):
     def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
         """Returns L⁻¹ as of its last update."""
         return self.operator(CholeskyInverse(), damping)
-
-    @property
-    def cov(self) -> Tensor:
-        """The same as `value`."""
-        return self.value
-
-    def get_cov_vars(self) -> list[Tensor]:
-        """Returns the moving averages, read now; NaN before the first update."""
-        return [self.value]
-
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the matrix variables of all registered functions, in order of registration."""
-        return [slot.matrix for slot in self.inverses]
-
-    def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
-        return tensor_ops.all_finite(self.entries_to_check(statistic))
-
-    def read_weight(self) -> Tensor:
-        """Reads w, the weight of all that is in the average, shape []; zero at first."""
-        return self.average.read_weight()
-
-    def fold(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
-    ) -> Operation:
-        """Returns an op that folds a batch into the average.
-
-        Args:
-          statistic: C of `cov_shape`.
-          accept: bool []; if false, the batch is counted as refused and changes nothing else.
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        return self.average.fold(statistic, accept, ema_decay, ema_weight)
-
-    def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that folds this batch into the average, if its statistic is finite.
-
-        Args:
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        statistic = self.batch_statistic()
-        accept = self.is_finite(statistic)
-        return self.fold(statistic, accept, ema_decay, ema_weight)
-
-    def make_inverse_update_ops(self) -> list[Operation]:
-        """Returns one op that recomputes all registered functions from the value."""
-        dampings = current_dampings(slot.damping for slot in self.inverses)
-        return [group(*self.refresh(dampings, ""))]

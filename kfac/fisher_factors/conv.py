@@ -21,14 +21,13 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment
-from kfac.fisher_factors.uses import checked_size, fold_uses
+from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
-from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
+from kfac.patches.geometry import ConvGeometry, extract_patches
 from kfac.patches.second_moment import patch_moment
 
 PatchMask = tuple[float, ...]
@@ -90,22 +89,31 @@ def example_gradients(
     return tf.matmul(p, g, transpose_a=True)
 
 
-def _num_channels(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
-    """Returns the static number of channels of images, of several uses, or of stacked images."""
-    rank = geometry.rank + 2
-    is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == rank + 1
-    axis = 1 + is_stacked if geometry.channels_first else -1
-    return checked_size(factor, tensors, rank + is_stacked, axis)
-
-
-def _as_images(tensors: Any, geometry: ConvGeometry, dtype: DType) -> Tensor:
-    """Returns [uses · N, ..., channels] in a dtype."""
+def as_images(tensors: Any, geometry: ConvGeometry, dtype: DType) -> Tensor:
+    """Returns [uses · N, ..., channels] in a dtype, of images in any format."""
     images = fold_uses(tensors, geometry.rank + 1)
-    return tf.cast(channels_last(images, geometry), dtype)
+    if geometry.channels_first:
+        images = tf.transpose(images, [0, *range(2, geometry.rank + 2), 1])
+    return tf.cast(images, dtype)
+
+
+class _OfFilter(FisherFactor):
+    """A factor of a convolution whose filter has a geometry."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        geometry: ConvGeometry,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
 
 
 @typing.final
-class ConvInputKroneckerFactor(MatrixFactor):
+class ConvInputKroneckerFactor(_OfFilter, MatrixFactor):
     """A = PᵀP / (N·T) of the N·T patches P that the filter sees.
 
     The arguments are those of `FisherFactor`, and:
@@ -129,20 +137,15 @@ class ConvInputKroneckerFactor(MatrixFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
+        super().__init__(tensors, geometry, devices, name, config)
         self._has_bias = has_bias
         self._sampling = (sampling or Sampling()).or_default(self._config)
         self._patch_mask = patch_mask
 
     @property
     def dimension(self) -> int:
-        """Entries · channels of the filter, plus 1 with a bias.
-
-        Raises:
-          ValueError: The images have another rank, or no static number of channels.
-        """
-        channels = _num_channels(self.name, self._tensors[0][0], self._geometry)
+        """Entries · channels of the filter, plus 1 with a bias."""
+        channels = self._static_size(*self._geometry.image_axes)
         return self._geometry.entries * channels + int(self._has_bias)
 
     @property
@@ -151,7 +154,7 @@ class ConvInputKroneckerFactor(MatrixFactor):
         return self._patch_mask is None
 
     def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
-        images = _as_images(tensors, self._geometry, self.dtype)
+        images = as_images(tensors, self._geometry, self.dtype)
         if self._sampling.inputs:
             size = tf.cast(tf.shape(images)[0], tf.float64)
             keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
@@ -175,7 +178,7 @@ class ConvInputKroneckerFactor(MatrixFactor):
 
 
 @typing.final
-class ConvOutputKroneckerFactor(MatrixFactor):
+class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
     """G = DᵀD / (N·T) of the gradients D at each location.
 
     The arguments are those of `FisherFactor`, and:
@@ -186,28 +189,13 @@ class ConvOutputKroneckerFactor(MatrixFactor):
 
     can_predict_finite = True
 
-    def __init__(
-        self,
-        tensors: Sources,
-        geometry: ConvGeometry,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
-
     @property
     def dimension(self) -> int:
-        """Number of output channels.
-
-        Raises:
-          ValueError: The gradients have another rank, or no static number of outputs.
-        """
-        return _num_channels(self.name, self._tensors[0][0], self._geometry)
+        """Number of output channels."""
+        return self._static_size(*self._geometry.image_axes)
 
     def _tower_moment(self, tensors: Any, packs: bool = False) -> Moment:
-        gradients = _as_images(tensors, self._geometry, self.dtype)
+        gradients = as_images(tensors, self._geometry, self.dtype)
         size, entries = self.dimension, gradients.shape.num_elements()
         count = tf.size(gradients) // size if entries is None else entries // size
         return Moment(_products(gradients, packs=packs), count)
@@ -225,7 +213,7 @@ def _products(entries: Tensor, *, packs: bool) -> Tensor:
 
 
 @typing.final
-class ConvDiagonalFactor(DiagonalFactor):
+class ConvDiagonalFactor(_OfFilter, DiagonalFactor):
     """Diagonal of the mean over examples of (Σ_locations p gᵀ)², flattened.
 
     The arguments are those of `FisherFactor`, and:
@@ -247,32 +235,26 @@ class ConvDiagonalFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
+        super().__init__(tensors, geometry, devices, name, config)
         self._has_bias = has_bias
         self._patch_mask = patch_mask
 
     @property
     def dimension(self) -> int:
-        """(Entries · channels of the filter, plus 1 with a bias) · outputs.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static numbers of channels.
-        """
-        images, gradients = self._tensors[0][0]
-        outputs = _num_channels(self.name, gradients, self._geometry)
-        channels = _num_channels(self.name, images, self._geometry)
+        """(Entries · channels of the filter, plus 1 with a bias) · outputs."""
+        axes = self._geometry.image_axes
+        channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return outputs * (self._geometry.entries * channels + int(self._has_bias))
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images, gradients = (_as_images(t, self._geometry, self.dtype) for t in tensors)
+        images, gradients = (as_images(t, self._geometry, self.dtype) for t in tensors)
         args = self._geometry, self._has_bias, self._patch_mask
         squares = example_gradients(images, gradients, *args) ** 2
         return Moment(tf.reshape(tf.reduce_sum(squares, axis=0), [-1]), tf.shape(images)[0])
 
 
 @typing.final
-class DepthwiseConvDiagonalFactor(DiagonalFactor):
+class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
     """Diagonal for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
     Equal to the entries of `ConvDiagonalFactor` for the same filter written as an ordinary one,
@@ -284,31 +266,15 @@ class DepthwiseConvDiagonalFactor(DiagonalFactor):
       geometry: The filter.
     """
 
-    def __init__(
-        self,
-        tensors: Sources,
-        geometry: ConvGeometry,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
-
     @property
     def dimension(self) -> int:
-        """Entries of the filter · channels · m.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static numbers of channels.
-        """
-        images, gradients = self._tensors[0][0]
-        outputs = _num_channels(self.name, gradients, self._geometry)
-        channels = _num_channels(self.name, images, self._geometry)
+        """Entries of the filter · channels · m."""
+        axes = self._geometry.image_axes
+        channels, outputs = (self._static_size(*axes, part=part) for part in (0, 1))
         return self._geometry.entries * channels * outputs // channels
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images, gradients = (_as_images(t, self._geometry, self.dtype) for t in tensors)
+        images, gradients = (as_images(t, self._geometry, self.dtype) for t in tensors)
         batch, channels = tf.shape(images)[0], tensor_ops.static_size(images, -1)
         multiplier = tensor_ops.static_size(gradients, -1) // channels
         patches = extract_patches(images, self._geometry)

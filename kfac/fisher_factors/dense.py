@@ -20,29 +20,14 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment, moment_of_rows
-from kfac.fisher_factors.uses import checked_size, fold_uses, vector_size
-from kfac.linalg.tensor_ops import append_homogeneous
+from kfac.fisher_factors.uses import fold_uses
+from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 
 
-def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
-    """Returns ā: rows [r, n], with a column of ones [r, n + 1] if there is a bias."""
-    return append_homogeneous(rows) if has_bias else rows
-
-
-@typing.final
-class FullyConnectedKroneckerFactor(MatrixFactor):
-    """XᵀX / rows of tensors X [rows, n]: A of a layer's inputs, or G of its output gradients.
-
-    The arguments are those of `FisherFactor`, and:
-
-      tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
-      has_bias: True if X gets a column of ones.
-    """
-
-    can_predict_finite = True
+class _OfDenseLayer(FisherFactor):
+    """A factor of a dense layer, which may have a bias."""
 
     def __init__(
         self,
@@ -55,18 +40,28 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
         super().__init__(tensors, devices, name, config)
         self._has_bias = has_bias
 
+
+@typing.final
+class FullyConnectedKroneckerFactor(_OfDenseLayer, MatrixFactor):
+    """XᵀX / rows of tensors X [rows, n]: A of a layer's inputs, or G of its output gradients.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
+      has_bias: True if X gets a column of ones.
+    """
+
+    can_predict_finite = True
+
     @property
     def dimension(self) -> int:
-        """n, plus 1 with a bias.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static n.
-        """
-        return vector_size(self.name, self._tensors) + int(self._has_bias)
+        """n, plus 1 with a bias."""
+        return self._static_size(2) + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        rows = with_ones(fold_uses(tensors, 1), self._has_bias)
-        return moment_of_rows(tf.cast(rows, self.dtype))
+        rows = fold_uses(tensors, 1)
+        rows = append_homogeneous(rows) if self._has_bias else rows
+        return Moment(outer_product(tf.cast(rows, self.dtype)), num_rows(rows))
 
 
 @typing.final
@@ -102,12 +97,8 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
     @property
     def dimension(self) -> int:
-        """Length n of X or the number of ids, plus 1 with a bias.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static n.
-        """
-        size = self._one_hot_depth or vector_size(self.name, self._tensors)
+        """Length n of X or the number of ids, plus 1 with a bias."""
+        size = self._one_hot_depth or self._static_size(2)
         return size + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
@@ -131,7 +122,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
 
 @typing.final
-class FullyConnectedDiagonalFactor(DiagonalFactor):
+class FullyConnectedDiagonalFactor(_OfDenseLayer, DiagonalFactor):
     """The diagonal of E[(ā gᵀ)²], flattened: (ā²)ᵀ(g²)/N.
 
     The arguments are those of `FisherFactor`, and:
@@ -140,29 +131,14 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
       has_bias: True if inputs get a column of ones.
     """
 
-    def __init__(
-        self,
-        tensors: Sources,
-        has_bias: bool,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._has_bias = has_bias
-
     @property
     def dimension(self) -> int:
-        """(inputs, plus 1 with a bias) · outputs.
-
-        Raises:
-          ValueError: The tensors have another rank, or no static sizes.
-        """
-        a, g = self._tensors[0][0]
-        inputs = checked_size(self.name, a, rank=2) + int(self._has_bias)
-        return inputs * checked_size(self.name, g, rank=2)
+        """(inputs, plus 1 with a bias) · outputs."""
+        inputs = self._static_size(2, part=0) + int(self._has_bias)
+        return inputs * self._static_size(2, part=1)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         a, g = (tf.cast(t, self.dtype) for t in tensors)
-        total = tf.matmul(with_ones(a, self._has_bias) ** 2, g**2, transpose_a=True)
+        a = append_homogeneous(a) if self._has_bias else a
+        total = tf.matmul(a**2, g**2, transpose_a=True)
         return Moment(tf.reshape(total, [-1]), tf.shape(a)[0])

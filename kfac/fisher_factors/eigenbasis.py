@@ -28,14 +28,13 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Sources
-from kfac.fisher_factors.conv import PatchMask, example_gradients
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
+from kfac.fisher_factors.conv import PatchMask, as_images, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.moment import Moment
 from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix
-from kfac.patches.geometry import ConvGeometry, channels_last
+from kfac.linalg.damped_functions import Eigenbasis
+from kfac.patches.geometry import ConvGeometry
 from kfac.state import Assignment, Change, read
 
 v1 = tf.compat.v1
@@ -80,8 +79,9 @@ class EigenbasisFactor(DiagonalFactor):
         self._has_bias = has_bias
         sides = f"{name}/input", f"{name}/output"
         # The eigenvectors of M + d·I are those of M, whatever d is.
-        dampings = [Damping(side, lambda: dict.fromkeys(sides, tf.ones([]))) for side in sides]
-        self._slots = tuple(MatrixSlot(Eigenbasis(), d) for d in dampings)
+        for side in sides:
+            damping = Damping(side, lambda: dict.fromkeys(sides, tf.ones([])))
+            self._slots[Eigenbasis(), side] = MatrixSlot(Eigenbasis(), damping)
 
     @abc.abstractmethod
     def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
@@ -104,17 +104,12 @@ class EigenbasisFactor(DiagonalFactor):
 
     def get_bases(self) -> Eigenbases:
         """Returns U_A and U_G as of their last update, in the dtype of the average."""
-        return Eigenbases(*(tf.cast(slot.read()[:-1], self.dtype) for slot in self._slots))
-
-    @property
-    def inverses(self) -> tuple[MatrixSlot, ...]:
-        """The bases of A and of G, each with a last row of eigenvalues."""
-        return self._slots
+        return Eigenbases(*(tf.cast(slot.read()[:-1], self.dtype) for slot in self.inverses))
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(n + 1, n) for the basis of each factor with n rows."""
-        pairs = zip(self._slots, self._kronecker, strict=True)
+        """(n + 1, n) for the basis of A and that of G, each with a last row of eigenvalues."""
+        pairs = zip(self.inverses, self._kronecker, strict=True)
         return tuple(slot.function.shape(factor.dimension) for slot, factor in pairs)
 
     @property
@@ -128,7 +123,7 @@ class EigenbasisFactor(DiagonalFactor):
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
         """The variables of the bases, and the sum S."""
-        return *self.inv_variables, self.average.total
+        return *self.inv_variables, self.cov_variables[0]
 
     @property
     def inverse_sources(self) -> tuple[FisherFactor, ...]:
@@ -138,18 +133,14 @@ class EigenbasisFactor(DiagonalFactor):
     def updated_inverses(
         self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
     ) -> list[Change]:
-        """Computes the bases; returns the changes of `inv_variables`.
-
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
-        """
-        updates: list[Change] = []
-        for slot, factor in zip(self._slots, self._kronecker, strict=True):
-            undamped = UndampedMatrix(tf.cast(factor.value_of(averages), self.inverse_dtype))
-            damping = dampings[slot.damping.name]
-            updates += compute_changes(slot.function, slot.variables, damping, undamped)
-        return updates
+        """Computes the bases; see `FisherFactor.updated_inverses`."""
+        changes: list[Change] = []
+        for slot, factor in zip(self.inverses, self._kronecker, strict=True):
+            changes += compute_changes(
+                factor.value_of(averages), [slot.variables], [dampings[slot.damping.name]],
+                functions=[slot.function], method="cholesky", dtype=self.inverse_dtype,
+            )  # fmt: skip
+        return changes
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:
         """Moves S to new bases; returns the changes of `inverse_update_vars`.
@@ -158,15 +149,15 @@ class EigenbasisFactor(DiagonalFactor):
           changes: Those of the bases.
         """
         values, moves, is_first = [], [], tf.constant(False)
-        for slot, change in zip(self._slots, changes[::2], strict=True):
+        for slot, change in zip(self.inverses, changes[::2], strict=True):
             old, new = (tf.cast(basis, self.dtype) for basis in (slot.read(), change.value))
             values.append(new[-1])
             moves.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
-        total = self.average.total
+        total = self.cov_variables[0]
         matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
         moved = tf.matmul(moves[0] @ matrix, moves[1], transpose_b=True)
-        times = self.average.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
+        times = self.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.
@@ -216,7 +207,7 @@ class ConvEigenbasisFactor(EigenbasisFactor):
         self._patch_mask = patch_mask
 
     def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
-        images, gradients = (tf.cast(channels_last(t, self._geometry), self.dtype) for t in tensors)
+        images, gradients = (as_images(t, self._geometry, self.dtype) for t in tensors)
         args = self._geometry, self._has_bias, self._patch_mask
         by_example = example_gradients(images, gradients, *args)
         rotated = tf.einsum("nio,ij->njo", by_example, bases.input)

@@ -11,74 +11,59 @@ Both factors take the arguments of `FisherFactor`, and:
   devices: One entry: the device of the statistic.
 """
 
+import abc
 import typing
 
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor
+from kfac._types import Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment
 from kfac.linalg.tensor_ops import as_scalar
 
 
-def _num_entries(tensors: Sources) -> int:
-    """Returns the number of all entries of all parameters."""
-    return sum(g.shape.num_elements() for g in tensors[0][0])
+class _OfWholeGradient(FisherFactor):
+    """A factor of ĝ, the gradients of all parameters as one vector."""
 
+    def __init__(
+        self,
+        tensors: Sources,
+        batch_size: Scalar,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._batch_size = batch_size
 
-def _flat_gradient(tensors: tuple[Tensor, ...], dtype: DType) -> Tensor:
-    """Returns ĝ, the gradients of all parameters as one vector."""
-    return tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g in tensors], axis=0)
+    @property
+    def dimension(self) -> int:
+        """Number of all entries of all parameters."""
+        return sum(g.shape.num_elements() for g in self._tensors[0][0])
+
+    @abc.abstractmethod
+    def _square(self, gradient: Tensor) -> Tensor:
+        """Returns the statistic of one example with a gradient [dimension]."""
+
+    def _tower_moment(self, tensors: tuple[Tensor, ...]) -> Moment:
+        flat = [tf.reshape(tf.cast(g, self.dtype), [-1]) for g in tensors]
+        total = self._square(tf.concat(flat, axis=0))
+        return Moment(total, as_scalar(self._batch_size, self.dtype))
 
 
 @typing.final
-class NaiveFullFactor(MatrixFactor):
+class NaiveFullFactor(_OfWholeGradient, MatrixFactor):
     """ĝĝᵀ / N."""
 
-    def __init__(
-        self,
-        tensors: Sources,
-        batch_size: Scalar,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._batch_size = batch_size
-
-    @property
-    def dimension(self) -> int:
-        """Number of all entries of all parameters."""
-        return _num_entries(self._tensors)
-
-    def _tower_moment(self, tensors: tuple[Tensor, ...]) -> Moment:
-        gradient = _flat_gradient(tensors, self.dtype)[:, tf.newaxis]
-        total = tf.matmul(gradient, gradient, transpose_b=True)
-        return Moment(total, as_scalar(self._batch_size, self.dtype))
+    def _square(self, gradient: Tensor) -> Tensor:
+        column = gradient[:, tf.newaxis]
+        return tf.matmul(column, column, transpose_b=True)
 
 
 @typing.final
-class NaiveDiagonalFactor(DiagonalFactor):
+class NaiveDiagonalFactor(_OfWholeGradient, DiagonalFactor):
     """ĝ² / N."""
 
-    def __init__(
-        self,
-        tensors: Sources,
-        batch_size: Scalar,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._batch_size = batch_size
-
-    @property
-    def dimension(self) -> int:
-        """Number of all entries of all parameters."""
-        return _num_entries(self._tensors)
-
-    def _tower_moment(self, tensors: tuple[Tensor, ...]) -> Moment:
-        total = _flat_gradient(tensors, self.dtype) ** 2
-        return Moment(total, as_scalar(self._batch_size, self.dtype))
+    def _square(self, gradient: Tensor) -> Tensor:
+        return gradient**2

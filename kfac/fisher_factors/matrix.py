@@ -1,38 +1,141 @@
 """Factors kept as a symmetric matrix with all its entries, and factors kept as a diagonal.
 
 Owns the damped functions of both kinds, and their updates. Each family defines its second moment.
+`KeepingFactor` is extended by factors of uncorrelated activations and of chains of uses, too, whose
+structure allows only some functions.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Operation, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
-from kfac.fisher_factors.kept_functions import KeepingFactor
 from kfac.fisher_factors.moving_average import (
+    OfAverage,
     mean_eigenvalue,
-    of_average,
     trace_of_diagonal,
     trace_of_matrix,
 )
-from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes, refresh_slots
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
-from kfac.linalg.diagonal_power import damped_diagonal_power
-from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
+from kfac.linalg.inversion import INVERSIONS
+from kfac.linalg.linear_operator import (
+    DenseOperator,
+    DiagonalOperator,
+    LinearOperator,
+    damped_diagonal_power,
+)
 from kfac.linalg.shared import Reading
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
-from kfac.state import Change
+from kfac.state import Change, read
+
+
+class KeepingFactor(FisherFactor):
+    """A factor that keeps functions of M + d·I, such as inverses and powers, in variables."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refreshes by `updated_inverses` if a class has its own."""
+        super().__init_subclass__(**kwargs)
+        if "updated_inverses" in vars(cls) and "refresh" not in vars(cls):
+            cls.refresh = FisherFactor.refresh  # type: ignore[method-assign]
+
+    def keep(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers a function to be kept; does nothing if it is registered already."""
+        self._slots.setdefault((function, damping.name), MatrixSlot(function, damping))
+
+    def keeps(self, function: DampedFunction) -> bool:
+        """Returns True if a function is kept for any damping."""
+        return any(slot.function == function for slot in self.inverses)
+
+    def read_kept(self, function: DampedFunction, damping: Damping) -> Tensor:
+        """Reads the value of a function's last update.
+
+        Raises:
+          ValueError: The function is not registered, or its variables have not been made.
+        """
+        slot = self._slots.get((function, damping.name))
+        if slot is None or slot.matrix is None:
+            raise ValueError(
+                f"Factor {self.name!r} does not keep {function.name!r} for damping "
+                f"{damping.name!r}. Register it before its variables are made."
+            )
+        return read(slot.matrix)
+
+    @property
+    def inverse_cost(self) -> float:
+        """n³ for each kept function of matrices with n rows."""
+        return float(self.dimension) ** 3 * len(self.inverses)
+
+    def updated_inverses(
+        self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
+    ) -> list[Change]:
+        """See `FisherFactor.updated_inverses`."""
+        slots, settings = self._slots_and_settings(dampings)
+        return compute_changes(self._matrix_of(averages), *slots, **settings)
+
+    def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
+        """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""
+        if not self.inverses:
+            return []
+        slots, settings = self._slots_and_settings(dampings)
+        return [refresh_slots(self._source(), *slots, device=device, **settings)]
+
+    def _slots_and_settings(self, dampings: Mapping[str, Tensor]) -> tuple[Any, dict[str, Any]]:
+        """Returns variables and damping of each function, and settings of `compute_changes`."""
+        slots = self.inverses
+        by_slot = (
+            tuple(slot.variables for slot in slots),
+            tuple(dampings[slot.damping.name] for slot in slots),
+        )
+        return by_slot, {
+            "functions": tuple(slot.function for slot in slots),
+            "method": self._inverse_method(),
+            "dtype": tensor_ops.statistics_dtype(self.inverse_dtype),
+        }
+
+    def _inverse_method(self) -> str | None:
+        """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""
+        method = self._config.inverse_method
+        if method in INVERSIONS:
+            return method
+        by_eigen = [s.function for s in self.inverses if s.function.uses_eigenvalues]
+        has_others = any(function != INVERSE for function in by_eigen)
+        shares = has_others or len(by_eigen) >= self._config.eigen_threshold
+        return None if method == "eigh" or shares else "cholesky"
+
+    def _source(self) -> Tensor | Reading:
+        """Returns the current matrix whose functions are kept, or a reading of it."""
+        return self._matrix_of(NOTHING_KNOWN)
+
+    def _matrix_of(self, averages: Known) -> Tensor:
+        """Returns the matrix whose functions are kept, of the given average or the current one."""
+        return self.value_of(averages)
+
+
+def unsupported_error(function: object, place: str, known: str, remedy: str) -> ValueError:
+    """Returns the error for a function that the structure of a factor or layer does not allow.
+
+    `known` tells the approximation and the functions that it allows, `remedy` the argument of the
+    layer's registration that allows more.
+    """
+    return ValueError(
+        f"Cannot compute the {function} of {place}: {known} are known. "
+        f"Register the layer with {remedy}."
+    )
 
 
 class MatrixFactor(KeepingFactor):
     """A factor that is a symmetric matrix [dimension, dimension], kept with all its entries."""
 
     keeps_inverses = True
+    trace = OfAverage(trace_of_matrix)
+    mean_eigenvalue = OfAverage(mean_eigenvalue, trace_of_matrix)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
@@ -48,15 +151,11 @@ class MatrixFactor(KeepingFactor):
         return unpack_symmetric(total, self.dimension)
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
-        """Returns the diagonal of a second moment.
+        """Returns the diagonal of a second moment, on which its largest entry lies.
 
-        A second moment's largest entry lies on its diagonal, and a vector that is not finite makes
-        the diagonal not finite. So checking the diagonal is enough.
+        A vector that is not finite makes the diagonal not finite, too.
         """
-        return tensor_ops.diagonal(statistic)
-
-    trace = of_average(trace_of_matrix)
-    mean_eigenvalue = of_average(mean_eigenvalue, trace_of_matrix)
+        return tf.raw_ops.MatrixDiagPart(input=statistic)
 
     def _source(self) -> Tensor | Reading:
         return self.source
@@ -68,12 +167,12 @@ class MatrixFactor(KeepingFactor):
     def register(self, function: DampedFunction, damping: Damping) -> None:
         """Registers a function of M + d·I; M + d·I itself needs no variable."""
         if function != ITSELF:
-            self._functions.register(function, damping)
+            self.keep(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
         """Returns f(M + d·I) as of its last update; M + d·I itself is computed now."""
         if function != ITSELF:
-            return DenseOperator(self._functions.read(function, damping))
+            return DenseOperator(self.read_kept(function, damping))
         value = self.value
         damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
         return DenseOperator(tf.cast(damped, self.inverse_dtype))
@@ -86,6 +185,9 @@ class DiagonalFactor(FisherFactor):
     All of them are powers, because the Cholesky factor of a diagonal matrix is its square root.
     """
 
+    trace = OfAverage(trace_of_diagonal)
+    mean_eigenvalue = OfAverage(mean_eigenvalue, trace_of_diagonal)
+
     @property
     def cov_shape(self) -> tuple[int, ...]:
         """(dimension,)."""
@@ -95,9 +197,6 @@ class DiagonalFactor(FisherFactor):
     def inverse_cost(self) -> float:
         """The length of the diagonal."""
         return float(self.dimension)
-
-    trace = of_average(trace_of_diagonal)
-    mean_eigenvalue = of_average(mean_eigenvalue, trace_of_diagonal)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -111,13 +210,7 @@ class DiagonalFactor(FisherFactor):
         return DiagonalOperator(self.diagonal_power(function.degree, damping, self.inverse_dtype))
 
     def diagonal_power(self, exponent: float, damping: Damping, dtype: DType) -> Tensor:
-        """Returns the diagonal of (M + d·I)^e, [dimension], in a dtype; zero if not finite.
-
-        Args:
-          exponent: e.
-          damping: d.
-          dtype: A floating-point dtype.
-        """
+        """Returns the diagonal of (M + d·I)^e, [dimension], in a dtype; zero if not finite."""
         value = self.value
         return damped_diagonal_power(value, tf.cast(damping.value(), value.dtype), exponent, dtype)
 

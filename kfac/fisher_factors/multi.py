@@ -15,12 +15,10 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
-from kfac.fisher_factors.dense import with_ones
-from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
-from kfac.fisher_factors.moment import Moment
+from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.uses import fold_uses, vector_size
+from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
 from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
@@ -75,7 +73,7 @@ class FullyConnectedMultiKF(KeepingFactor):
     @property
     def dimension(self) -> int:
         """n, plus 1 with a bias."""
-        return vector_size(self.name, self._tensors) + int(self._has_bias)
+        return self._static_size(2) + int(self._has_bias)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
@@ -86,7 +84,8 @@ class FullyConnectedMultiKF(KeepingFactor):
         return unsupported_chain_error(function, f"factor {self.name!r}")
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        x = with_ones(tf.cast(fold_uses(tensors, 1), self.dtype), self._has_bias)
+        x = tf.cast(fold_uses(tensors, 1), self.dtype)
+        x = tensor_ops.append_homogeneous(x) if self._has_bias else x
         rows = tf.shape(x)[0]
         examples = rows // self._num_uses
         cross = tf.matmul(x[examples:], x[: rows - examples], transpose_a=True)
@@ -110,14 +109,10 @@ class FullyConnectedMultiKF(KeepingFactor):
         return DenseOperator(self.cov)
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers the matrices of a chain.
-
-        Raises:
-          ValueError: The function is not a `Chain`.
-        """
+        """Registers the matrices of a chain."""
         if not isinstance(function, Chain):
             raise self._unsupported(function)
-        self._functions.register(function, damping)
+        self.keep(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
         """Raises ValueError: functions of a chain need the other factor too."""
@@ -125,10 +120,10 @@ class FullyConnectedMultiKF(KeepingFactor):
 
     def get_symmetric_chain(self, damping: Damping) -> SymmetricChain:
         """Returns the matrices of option 1 as of their last update."""
-        kept = self._functions.read(Chain(1), damping)
+        kept = self.read_kept(Chain(1), damping)
         return SymmetricChain(kept[:-1], kept[-1])
 
     def get_limiting_chain(self, damping: Damping) -> LimitingChain:
         """Returns the matrices of option 2 as of their last update."""
-        kept, n = self._functions.read(Chain(2), damping), self.dimension
+        kept, n = self.read_kept(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])

@@ -9,6 +9,7 @@ Both factors take the arguments of `FisherFactor`, and:
   shapes: Shape of the scale, and that of the shift if there is one.
 """
 
+import math
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +18,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.moment import Moment, moment_of_rows
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import all_sizes, shared
 
@@ -40,18 +40,9 @@ def per_example_sum(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     rank = values.shape.rank
     padded = (1,) * (rank - len(shape)) + tuple(shape)
     axes = [axis for axis in range(1, rank) if padded[axis] == 1]
-    sums, size = tf.reduce_sum(values, axis=axes), _product(shape)
+    sums, size = tf.reduce_sum(values, axis=axes), math.prod(shape)
     is_flat = sums.shape.rank == 2 and tensor_ops.static_size(sums, 1) == size
     return sums if is_flat else tf.reshape(sums, [-1, size])
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    return int(tf.TensorShape(shape).num_elements())
-
-
-def _num_entries(shapes: Shapes) -> int:
-    """Returns the number of all entries of scale and shift."""
-    return sum(map(_product, shapes))
 
 
 def _example_gradients(tensors: Sequence[Tensor], shapes: Shapes, dtype: DType) -> Tensor:
@@ -62,49 +53,38 @@ def _example_gradients(tensors: Sequence[Tensor], shapes: Shapes, dtype: DType) 
     return tf.concat(parts, axis=1)
 
 
+class _ScaleAndShiftFactor(FisherFactor):
+    """A factor of r."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        shapes: Shapes,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._shapes = shapes
+
+    @property
+    def dimension(self) -> int:
+        """Number of all entries of scale and shift."""
+        return sum(map(math.prod, self._shapes))
+
+
 @typing.final
-class ScaleAndShiftFullFactor(MatrixFactor):
+class ScaleAndShiftFullFactor(_ScaleAndShiftFactor, MatrixFactor):
     """E[r rᵀ]."""
 
-    def __init__(
-        self,
-        tensors: Sources,
-        shapes: Shapes,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._shapes = shapes
-
-    @property
-    def dimension(self) -> int:
-        """Number of all entries of scale and shift."""
-        return _num_entries(self._shapes)
-
     def _tower_moment(self, tensors: Any) -> Moment:
-        return moment_of_rows(_example_gradients(tensors, self._shapes, self.dtype))
+        r = _example_gradients(tensors, self._shapes, self.dtype)
+        return Moment(tensor_ops.outer_product(r), tensor_ops.num_rows(r))
 
 
 @typing.final
-class ScaleAndShiftDiagonalFactor(DiagonalFactor):
+class ScaleAndShiftDiagonalFactor(_ScaleAndShiftFactor, DiagonalFactor):
     """E[r²]."""
-
-    def __init__(
-        self,
-        tensors: Sources,
-        shapes: Shapes,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        super().__init__(tensors, devices, name, config)
-        self._shapes = shapes
-
-    @property
-    def dimension(self) -> int:
-        """Number of all entries of scale and shift."""
-        return _num_entries(self._shapes)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         squares = _sum_of_squares(*tensors, shapes=self._shapes, dtype=self.dtype)

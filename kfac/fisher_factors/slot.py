@@ -1,22 +1,23 @@
 """One function of a factor's damped matrix: its damping, its variables and its update.
 
 The function is a `kfac.linalg.damped_functions.DampedFunction`. The block chooses the damping.
-Called by `kfac.fisher_factors.kept_functions`.
+Called by the factors.
 """
 
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.retries import RARE_PATHS
-from kfac.linalg.shared import shared
+from kfac.linalg.damped_matrix import RARE_PATHS
+from kfac.linalg.inversion import LARGEST_BLOCK
+from kfac.linalg.shared import Reading, shared, sizes_above
 from kfac.linalg.tensor_ops import has_first_column
-from kfac.state import Addition, Assignment, Change, make_variable, read
+from kfac.state import Addition, Assignment, Change, assign_all, make_variable, read
 
 
 class Damping(NamedTuple):
@@ -48,31 +49,45 @@ def current_dampings(
     return found
 
 
+def compute_changes(
+    matrix: Tensor | Reading,
+    variables: Sequence[tuple[Variable, Variable]],
+    dampings: Sequence[Tensor],
+    *,
+    functions: Sequence[DampedFunction],
+    method: str | None,
+    dtype: DType,
+) -> list[Change]:
+    """Computes functions of M + d·I anew; returns the changes of their variables.
+
+    Args:
+      matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n]; or a reading of it.
+      variables: Those of the `MatrixSlot` of each function.
+      dampings: d of each function, shape [].
+      functions: The functions. They may share the eigendecomposition of M.
+      method: The way to invert; see `UndampedMatrix`.
+      dtype: Dtype of the computation, at least float32.
+    """
+    undamped = UndampedMatrix(tf.cast(matrix() if callable(matrix) else matrix, dtype), method)
+    changes: list[Change] = []
+    for function, (kept, rare_paths), damping in zip(functions, variables, dampings, strict=True):
+        found = function.compute(undamped, tf.cast(damping, dtype), tf.cast(read(kept), dtype))
+        found.matrix.set_shape(kept.shape)
+        value = tf.cast(found.matrix, kept.dtype.base_dtype)
+        changes += [Assignment(kept, value), Addition(rare_paths, found.rare_paths)]
+    return changes
+
+
+@shared(sizes=sizes_above(LARGEST_BLOCK))
+def refresh_slots(*arguments: Any, **settings: Any) -> Operation:
+    """Assigns what `compute_changes`, of the same arguments, computes."""
+    return assign_all(compute_changes(*arguments, **settings))
+
+
 @shared
 def _has_values(matrix: Variable) -> Tensor:
     """Returns bool [], true unless the first column of a matrix is zero."""
     return has_first_column(read(matrix))
-
-
-def compute_changes(
-    function: DampedFunction,
-    variables: tuple[Variable, Variable],
-    damping: Tensor,
-    undamped: UndampedMatrix,
-) -> list[Change]:
-    """Computes a function of M + d·I anew; returns the changes of its variables.
-
-    Args:
-      function: The function.
-      variables: Those of a `MatrixSlot`.
-      damping: d, shape [].
-      undamped: M, in a dtype of at least float32.
-    """
-    matrix, rare_paths = variables
-    dtype = undamped.matrix.dtype
-    found = function.compute(undamped, tf.cast(damping, dtype), tf.cast(read(matrix), dtype))
-    value = tf.cast(found.matrix, matrix.dtype.base_dtype)
-    return [Assignment(matrix, value), Addition(rare_paths, found.rare_paths)]
 
 
 @typing.final
@@ -85,44 +100,37 @@ class MatrixSlot:
       function: The function.
       damping: d.
       name: Path of the variables below `kfac/`.
+      matrix: The variable of the matrix; None before it is made.
+      variables: The matrix and its counters; empty before they are made.
     """
 
     def __init__(self, function: DampedFunction, damping: Damping) -> None:
         self.function = function
         self.name = f"{damping.name}/{function.name}"
         self.damping = damping
-        self._matrix: Variable = None
-        self._rare_paths: Variable = None
+        self.matrix: Variable = None
+        self.variables: tuple[Variable, ...] = ()
 
     def make_variables(self, shape: Sequence[int], dtype: DType, device: str) -> None:
         """Makes the matrix and its counters, once."""
-        if self._matrix is None:
+        if self.matrix is None:
             counters = [len(RARE_PATHS)]
-            self._matrix = make_variable(self.name, shape, dtype, device)
-            self._rare_paths = make_variable(f"{self.name}_rare_paths", counters, tf.int64, device)
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The matrix and the counters; empty before they are made."""
-        return () if self._matrix is None else (self._matrix, self._rare_paths)
-
-    @property
-    def matrix(self) -> Variable:
-        """The variable of the matrix; None before it is made."""
-        return self._matrix
+            self.matrix = make_variable(self.name, shape, dtype, device)
+            rare_paths = make_variable(f"{self.name}_rare_paths", counters, tf.int64, device)
+            self.variables = self.matrix, rare_paths
 
     def read(self) -> Tensor:
         """Reads the matrix now."""
-        return read(self._matrix)
+        return read(self.matrix)
 
     def is_computed(self) -> Tensor:
         """Returns bool [], true once the function has been computed.
 
         The variable starts at zero, and no function has zeros in its whole first column.
         """
-        with tf.compat.v1.device(self._matrix.device):
-            return typing.cast(Tensor, _has_values(self._matrix))
+        with tf.compat.v1.device(self.matrix.device):
+            return typing.cast(Tensor, _has_values(self.matrix))
 
     def read_rare_paths(self) -> Tensor:
         """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
-        return read(self._rare_paths)
+        return read(self.variables[1])

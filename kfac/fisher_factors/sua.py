@@ -20,15 +20,14 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Known, Sources
-from kfac.fisher_factors.kept_functions import KeepingFactor, unsupported_error
-from kfac.fisher_factors.moment import Moment
+from kfac.fisher_factors.base import Known, Moment, Sources
+from kfac.fisher_factors.conv import as_images
+from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
 from kfac.fisher_factors.slot import Damping
-from kfac.fisher_factors.uses import checked_size
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.patches.geometry import ConvGeometry, channels_last
+from kfac.patches.geometry import ConvGeometry
 
 
 @typing.final
@@ -104,8 +103,7 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
     @property
     def _channels(self) -> int:
         """Number of channels c."""
-        axis = 1 if self._geometry.channels_first else -1
-        return checked_size(self.name, self._tensors[0][0], self._geometry.rank + 2, axis)
+        return self._static_size(*self._geometry.image_axes)
 
     @property
     def dimension(self) -> int:
@@ -132,7 +130,7 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
         return unsupported_error(function, f"factor {self.name!r}", known, "approx='kron'")
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images = tf.cast(channels_last(tensors, self._geometry), self.dtype)
+        images = as_images(tensors, self._geometry, self.dtype)
         rows = tf.reshape(images, [-1, self._channels])
         total = [tensor_ops.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
         return Moment(tf.concat(total, axis=0), tf.shape(rows)[0])
@@ -187,29 +185,22 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
         )
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable.
-
-        Raises:
-          ValueError: The function is neither of these.
-        """
+        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable."""
         self._check(function)
         if function == INVERSE:
-            self._functions.register(function, damping)
+            self.keep(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
         """Returns A + d·I computed now, or its inverse as of the last update.
 
         Before the first update the inverse is zero. By Sherman and Morrison it is B⁻¹ − B⁻¹m mᵀB⁻¹
         / (1 + mᵀB⁻¹m), where B is the matrix without its rank-one term.
-
-        Raises:
-          ValueError: The function is neither of these.
         """
         self._check(function)
         d = tf.cast(damping.value(), self.dtype)
         if function == ITSELF:
             return self._plus(d)
-        inverse = tf.cast(self._functions.read(function, damping), self.dtype)
+        inverse = tf.cast(self.read_kept(function, damping), self.dtype)
         _, mean = self._parts()
         is_ready = tf.logical_and(
             tf.reduce_any(tf.not_equal(inverse, 0)), tensor_ops.all_finite(mean)

@@ -2,8 +2,8 @@
 
 The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
 [N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
-examples of the first use come first. A list may also have tensors of several uses. Factors read the
-static sizes of such tensors here, too. Called by layer registration, factors and blocks.
+examples of the first use come first. A list may also have tensors of several uses. Called by layer
+registration and factors.
 """
 
 from collections.abc import Sequence
@@ -80,35 +80,3 @@ def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> 
         return False
     examples = sum(rows) // num_uses
     return examples > 0 and all(of_tensor % examples == 0 for of_tensor in rows)
-
-
-def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
-    """Returns the static size of an axis of a tensor that has `rank` axes.
-
-    Of a nest of tensors it looks at the first.
-
-    Raises:
-      ValueError: The tensor has another number of axes, or the size is not static.
-    """
-    tensor = tf.nest.flatten(tensors)[0]
-    size = static_size(tensor, axis) if tensor.shape.rank == rank else None
-    if size is None:
-        raise ValueError(
-            f"Cannot compute K-FAC statistics {factor!r}: tensor "
-            f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-            f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
-            "the layer with its inputs and outputs as the layer computes them, and set their "
-            "static shape."
-        )
-    return int(size)
-
-
-def vector_size(factor: str, tensors: Sequence[Any]) -> int:
-    """Returns the static size n of vectors [rows, n], also of repeated layers; see `as_uses`.
-
-    Raises:
-      ValueError: The tensors have other axes, or n is not static.
-    """
-    vectors = tensors[0][0]
-    rank = (vectors[0].shape.rank or 0) if isinstance(vectors, tuple) else 2
-    return checked_size(factor, vectors, rank=max(rank, 2))

@@ -50,11 +50,7 @@ class _Convolution(NamedTuple):
 
 
 def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the layers that a `Conv2D` or `Conv3D` can be: a convolution without and with a bias.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the layers that a `Conv2D` or `Conv3D` can be: without and with a bias."""
     convolution = _understood(tower, variable, use)
     if _channels(convolution, use) != static_size(variable, -2):
         raise NotRegistrableError(f"is in {use.op.name!r} with groups of channels")
@@ -82,11 +78,7 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
 
 
 def match_depthwise(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the layer that a `DepthwiseConv2dNative` is: a depthwise convolution without bias.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the layer that a `DepthwiseConv2dNative` is: a depthwise convolution without bias."""
     convolution = _understood(tower, variable, use)
     _channels(convolution, use)
     if convolution.rank != 2:
@@ -116,11 +108,7 @@ def _channels(convolution: _Convolution, use: Use) -> int:
 
 
 def _understood(tower: Tower, variable: Variable, use: Use) -> _Convolution:
-    """Returns the convolution as it was before TensorFlow rewrote it.
-
-    Raises:
-      NotRegistrableError: The rewriting cannot be undone; the message says why.
-    """
+    """Returns the convolution as it was before TensorFlow rewrote it."""
     op = use.op
     if use.position != 1 or tower.is_of_variables(op.inputs[0]):
         raise NotRegistrableError(f"is in {op.name!r}, which convolves parameters")

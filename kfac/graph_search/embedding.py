@@ -15,11 +15,7 @@ _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
 
 
 def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the embedding that a `Gather`, `GatherV2` or `ResourceGather` is.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the embedding that a `Gather`, `GatherV2` or `ResourceGather` is."""
     op = use.op
     if variable.shape.rank != 2 or not is_by_row(use):
         raise NotRegistrableError(f"is not looked up by row of a matrix in {op.name!r}")

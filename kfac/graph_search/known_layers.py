@@ -20,7 +20,10 @@ from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
 
 Matcher = Callable[[Tower, Variable, Use], list[MatchRecord]]
-"""Returns the layers that an op of a tower, which a parameter enters, can be."""
+"""Returns the layers that an op of a tower, which a parameter enters, can be.
+
+Raises NotRegistrableError if it is no such layer; the message says why.
+"""
 
 _MATCHERS_BY_OP: Mapping[str, Matcher] = types.MappingProxyType(
     {

@@ -30,11 +30,7 @@ class _Inputs(NamedTuple):
 
 
 def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the dense layers that a `MatMul` or `BatchMatMul` can be.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the dense layers that a `MatMul` or `BatchMatMul` can be."""
     op = use.op
     flips = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     flips_inputs, flips_weight = (bool(op.get_attr(name)) for name in flips)
@@ -81,9 +77,6 @@ def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     """Returns the dense layers that an `Einsum` can be: ...i,io->...o, in any letters.
 
     The weight may have several axes of inputs, but only one of outputs.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
     """
     equation = use.op.get_attr("equation").decode().replace(" ", "")
     terms, _, result = equation.partition("->")

@@ -39,11 +39,7 @@ class _Affine(NamedTuple):
 
 
 def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the scale and shift that a `Mul` can belong to: without and with the shift.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the scale and shift that a `Mul` can belong to: without and with the shift."""
     op = use.op
     other, product = op.inputs[1 - use.position], op.outputs[0]
     if tower.variable_of(other) is not None:
@@ -173,11 +169,7 @@ def _broadcasts(variable: Variable, value: Tensor, result: Tensor, has_batch: bo
 
 
 def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the scale and shift of a `FusedBatchNorm` of any version.
-
-    Raises:
-      NotRegistrableError: The op is no such layer; the message says why.
-    """
+    """Returns the scale and shift of a `FusedBatchNorm` of any version."""
     op = use.op
     scale, shift = (tower.variable_of(tensor) for tensor in op.inputs[1:3])
     if use.position not in {1, 2}:

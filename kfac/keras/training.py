@@ -104,11 +104,7 @@ class Training:
         return self._losses.get(_replica())
 
     def _recalled(self, graph: Graph) -> Tensor:
-        """Returns the loss of this replica and step.
-
-        Raises:
-          ValueError: None was kept in this graph.
-        """
+        """Returns the loss of this replica and step."""
         loss = self._losses.pop(_replica(), None)
         if loss is None or loss.graph is not graph:
             raise ValueError(

@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.damped_matrix import DampedMatrix, damped_power, eigendecompose
-from kfac.linalg.kronecker import kronecker_product
-from kfac.linalg.tensor_ops import all_finite, identity_like, symmetrize
+from kfac.linalg.damped_matrix import DampedMatrix
+from kfac.linalg.eigendecomposition import damped_power, eigendecompose
+from kfac.linalg.tensor_ops import all_finite, identity_like, kronecker_product, symmetrize
 
 _NEAR_ONE = 1e-6
 _NEAR_ZERO = 1e-6

@@ -1,7 +1,8 @@
 """Functions of a damped matrix M + d·I as values: each knows its name and how it is computed.
 
 A new function is one class, here or elsewhere. Factors keep it; blocks and estimators multiply by
-it. The algebra and the failure policy are in `kfac.linalg.damped_matrix`.
+it. The algebra is in
+`kfac.linalg.damped_matrix`, with the failure policy, and in `eigendecomposition`.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -13,8 +14,9 @@ import functools
 import typing
 
 from kfac._types import Tensor
-from kfac.linalg import damped_matrix
-from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
+from kfac.linalg import damped_matrix, eigendecomposition
+from kfac.linalg.damped_matrix import DampedMatrix, damped_function
+from kfac.linalg.eigendecomposition import Eigendecomposition
 
 
 @typing.final
@@ -32,7 +34,7 @@ class UndampedMatrix:
     @functools.cached_property
     def eigen(self) -> Eigendecomposition:
         """The eigendecomposition of M."""
-        return damped_matrix.eigendecompose(self.matrix)
+        return eigendecomposition.eigendecompose(self.matrix)
 
 
 class DampedFunction(abc.ABC):
@@ -118,8 +120,9 @@ class Power(MatrixFunction):
         """Returns (M + d·I)^e; inverses by the method of `undamped`."""
         method = undamped.inverse_method
         if self.exponent == -1 and method is not None:
-            return damped_matrix.damped_inverse(undamped.matrix, damping, previous, method)
-        return damped_matrix.damped_power(undamped.eigen, damping, self.exponent, previous)
+            attempts = damped_matrix.INVERSES[method]
+            return damped_function(undamped.matrix, damping, previous, attempts=attempts)
+        return eigendecomposition.damped_power(undamped.eigen, damping, self.exponent, previous)
 
 
 ITSELF = Power(1)
@@ -144,7 +147,8 @@ class Cholesky(MatrixFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns L."""
-        return damped_matrix.damped_cholesky(undamped.matrix, damping, previous)
+        attempts = damped_matrix.CHOLESKY
+        return damped_function(undamped.matrix, damping, previous, attempts=attempts)
 
 
 @typing.final
@@ -162,7 +166,8 @@ class CholeskyInverse(MatrixFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns L⁻¹."""
-        return damped_matrix.damped_cholesky_inverse(undamped.matrix, damping, previous)
+        attempts = damped_matrix.CHOLESKY_INVERSE
+        return damped_function(undamped.matrix, damping, previous, attempts=attempts)
 
 
 @typing.final
@@ -178,4 +183,4 @@ class Eigenbasis(DampedFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns U and below it e."""
-        return damped_matrix.eigenbasis(undamped.matrix, damping, previous)
+        return eigendecomposition.eigenbasis(undamped.matrix, damping, previous)

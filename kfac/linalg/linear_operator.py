@@ -9,7 +9,8 @@ import typing
 
 import tensorflow as tf
 
-from kfac._types import Tensor
+from kfac._types import DType, Tensor
+from kfac.linalg.tensor_ops import all_finite_in
 
 
 class LinearOperator(abc.ABC):
@@ -83,3 +84,15 @@ class DiagonalOperator(LinearOperator):
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
         return tf.linalg.diag(self._diagonal)
+
+
+def damped_diagonal_power(value: Tensor, damping: Tensor, exponent: float, dtype: DType) -> Tensor:
+    """Returns the diagonal of (M + d·I)^e, [n], in a dtype; zero if it is not finite.
+
+    `value` is the diagonal of M, [n]; d, shape [], has its dtype.
+    """
+    damped = value + damping
+    power = tf.math.reciprocal(damped) if exponent == -1 else damped**exponent
+    power = tf.cast(power, dtype)
+    usable = all_finite_in([value, power])
+    return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))

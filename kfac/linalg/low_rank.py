@@ -42,16 +42,6 @@ def cheaper_row_product(gradient: Parameters) -> RowProduct | None:
     Tensor, or a tuple of all its rows but the last [m − 1, n] and the last [n], which belongs to a
     bias. Returns None also if V is no such product, or if r is not static.
     """
-    product = _as_row_product(gradient)
-    if product is None:
-        return None
-    r, m, n = static_size(product.x, 0), *(static_size(t, 1) for t in product)
-    if None in (r, m, n) or r * (m * m + n * n + m * n) >= m * n * (m + n):
-        return None
-    return product
-
-
-def _as_row_product(gradient: Parameters) -> RowProduct | None:
     weight, *bias = (_source(t) for t in tf.nest.flatten(gradient))
     op = weight.op
     if op.type != "MatMul" or not op.get_attr("transpose_a") or op.get_attr("transpose_b"):
@@ -59,10 +49,15 @@ def _as_row_product(gradient: Parameters) -> RowProduct | None:
     x, d = op.inputs
     if bias and not _is_sum_of_rows(bias[0].op, d):
         return None
+    r, m, n = static_size(x, 0), static_size(x, 1), static_size(d, 1)
+    if None in (r, m, n):
+        return None
+    m += len(bias)
+    if r * (m * m + n * n + m * n) >= m * n * (m + n):
+        return None
     waits_for = [op for source in (weight, *bias) for op in source.waits_for]
     with v1.control_dependencies(waits_for):
-        x = append_homogeneous(x) if bias else tf.identity(x)
-        return RowProduct(x, tf.identity(d))
+        return RowProduct(append_homogeneous(x) if bias else tf.identity(x), tf.identity(d))
 
 
 def _source(tensor: Tensor) -> _Source:

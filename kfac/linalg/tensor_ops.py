@@ -55,13 +55,6 @@ def num_rows(tensor: Tensor) -> Scalar:
     return tf.shape(tensor)[0] if size is None else size
 
 
-def total(counts: Sequence[Scalar]) -> Scalar:
-    """Returns a sum of ints, which is one, or of int32 [] and ints."""
-    if all(isinstance(count, int) for count in counts):
-        return sum(counts)
-    return tf.add_n([tf.convert_to_tensor(count) for count in counts])
-
-
 def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """Returns a Tensor with a static shape; checks it at run time if it is not known before."""
     is_known = tensor.shape.is_fully_defined() and tensor.shape == tf.TensorShape(shape)
@@ -180,12 +173,13 @@ def diagonal(matrix: Tensor) -> Tensor:
 
 def trace(matrix: Tensor) -> Tensor:
     """Returns the trace [...] of matrices [..., n, n]."""
-    return tf.reduce_sum(diagonal(matrix), axis=-1)
+    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=matrix), axis=-1)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
     """Returns M + d·I of a matrix [n, n] and d [], without making I."""
-    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal(matrix) + value)
+    diagonal = tf.raw_ops.MatrixDiagPart(input=matrix)
+    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal + value)
 
 
 def append_homogeneous(rows: Tensor) -> Tensor:
@@ -204,10 +198,17 @@ def outer_product(rows: Tensor) -> Tensor:
     the diagonal are cut again. Rare consumers that need exact symmetry, such as decompositions,
     symmetrize it themselves.
     """
-    count, size = (static_size(rows, axis) for axis in (0, 1))
+    count, size = rows.shape.as_list()
     if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
         return tf.matmul(rows, rows, transpose_a=True)
     return typing.cast(Tensor, _product_by_quarters(rows))
+
+
+def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
+    """Returns left ⊗ right, [n·m, n·m], of matrices [n, n] and [m, m]."""
+    product = tf.einsum("ij,kl->ikjl", left, right)
+    size = tf.shape(left)[0] * tf.shape(right)[0]
+    return tf.reshape(product, [size, size])
 
 
 @shared(sizes=last_size)

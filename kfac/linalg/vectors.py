@@ -7,13 +7,15 @@ operations run on the device of each part, so no part crosses to another device.
 optimizer and its momentum rules.
 """
 
-from collections.abc import Callable, Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
+from kfac.linalg.tensor_ops import concatenated, split
 
 v1 = tf.compat.v1
 
@@ -110,12 +112,12 @@ def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]
 def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
     """Returns a vector of dense parts with its entries in one Tensor of a dtype."""
     flat = [tf.cast(x if x.shape.rank == 1 else tf.reshape(x, [-1]), dtype) for x in parts]
-    return Joined(list(parts), tensor_ops.concatenated(flat))
+    return Joined(list(parts), concatenated(flat))
 
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Undoes `joined`, for parts with the static shapes and the dtypes of those given."""
-    flat = tensor_ops.split(whole, [x.shape.num_elements() for x in like])
+    flat = split(whole, [x.shape.num_elements() for x in like])
     return [
         tf.cast(x if y.shape.rank == 1 else tf.reshape(x, y.shape), y.dtype)
         for x, y in zip(flat, like, strict=True)
@@ -156,3 +158,49 @@ def _aligned(x: Vector, y: Vector) -> tuple[Tensor, Tensor]:
     if y_is_sparse and not x_is_sparse:
         return tf.gather(x, y.indices), y.values
     return entries(x), entries(y)
+
+
+@typing.final
+class Packing(typing.NamedTuple):
+    """A way to join parts of a vector.
+
+    `groups` has the positions of the parts that each packed part joins, in the order of the parts;
+    `sizes` the numbers of entries of the parts that are joined with others, by position.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    sizes: Mapping[int, int]
+
+    def pack(self, parts: Sequence[Vector]) -> list[Vector]:
+        """Returns the packed parts. Parts of a group have the same dtype."""
+        packed = []
+        for group in self.groups:
+            with v1.device(entries(parts[group[0]]).device):
+                packed.append(concatenated([parts[index] for index in group]))
+        return packed
+
+    def unpack(self, packed: Sequence[Vector]) -> list[Vector]:
+        """Undoes `pack`."""
+        found: dict[int, Vector] = {}
+        for part, group in zip(packed, self.groups, strict=True):
+            with v1.device(entries(part).device):
+                parts = split(part, [self.sizes.get(index, 0) for index in group])
+            found.update(zip(group, parts, strict=True))
+        return [found[index] for index in range(len(found))]
+
+
+def make_packing(parts: Sequence[Vector], variables: Sequence[Variable]) -> Packing:
+    """Returns a packing that joins dense parts [n] of equal dtype and devices, one per variable."""
+    groups: dict[object, list[int]] = {}
+    for index, (part, variable) in enumerate(zip(parts, variables, strict=True)):
+        is_joined = not isinstance(part, tf.IndexedSlices) and part.shape.rank == 1
+        key = (part.device, variable.device, part.dtype, variable.dtype) if is_joined else index
+        groups.setdefault(key, []).append(index)
+    joined = [index for group in groups.values() if len(group) > 1 for index in group]
+    sizes = {index: int(variables[index].shape.num_elements()) for index in joined}
+    return Packing(tuple(map(tuple, groups.values())), sizes)
+
+
+def no_packing(parts: Sequence[Vector]) -> Packing:
+    """Returns the packing that joins nothing."""
+    return Packing(tuple((index,) for index in range(len(parts))), {})

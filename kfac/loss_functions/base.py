@@ -133,7 +133,8 @@ class LossFunction(abc.ABC):
                 f"Cannot evaluate loss {self.name!r} on data: it has no targets. Register it with "
                 "targets=..., or use estimation_mode='gradients', which samples them."
             )
-        return self._total(self._targets, root_weights)
+        losses = self._negative_log_probabilities(tf.stop_gradient(self._targets))
+        return tf.reduce_sum(self._weighted(losses, root_weights))
 
     def evaluate_on_sample(self, seed: Seed = None, root_weights: bool = False) -> Tensor:
         """Returns the sum over examples of −log p of targets drawn from the model, shape [].
@@ -146,9 +147,7 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: As in `sample`.
         """
-        return self._total(self.sample(self._seed if seed is None else seed), root_weights)
-
-    def _total(self, targets: Tensor, root_weights: bool) -> Tensor:
+        targets = self.sample(self._seed if seed is None else seed)
         losses = self._negative_log_probabilities(tf.stop_gradient(targets))
         return tf.reduce_sum(self._weighted(losses, root_weights))
 
@@ -288,6 +287,31 @@ class LossFunction(abc.ABC):
         """Static shape of vectors that B multiplies, a TensorShape."""
         self._check_ggn()
         return self.fisher_factor_inner_static_shape
+
+
+class LogitsLoss(LossFunction):
+    """A loss of logits [..., entries], which the model predicts.
+
+    `targets` are observed ones, or None; `weights` have the leading axes of the logits, or fewer of
+    them; None means 1. `seed` is that of `evaluate_on_sample`.
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        targets: Tensor | None = None,
+        seed: int | None = None,
+        *,
+        name: str = "loss",
+        weights: Tensor | None = None,
+    ) -> None:
+        super().__init__(targets, seed, name, weights)
+        self._logits = logits
+
+    @property
+    def inputs(self) -> Tensor:
+        """The logits."""
+        return self._logits
 
 
 def insert_slice_in_zeros(

@@ -9,38 +9,12 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg import tensor_ops
-from kfac.loss_functions.base import LossFunction
+from kfac.loss_functions.base import LogitsLoss
 
 
 @typing.final
-class MultiBernoulliNegativeLogProbLoss(LossFunction):
+class MultiBernoulliNegativeLogProbLoss(LogitsLoss):
     """Sigmoid cross-entropy of independent entries; targets in [0, 1] are shaped as the logits."""
-
-    def __init__(
-        self,
-        logits: Tensor,
-        targets: Tensor | None = None,
-        seed: int | None = None,
-        *,
-        name: str = "loss",
-        weights: Tensor | None = None,
-    ) -> None:
-        """Keeps its arguments.
-
-        Args:
-          logits: [examples, ...].
-          targets: Targets shaped as the logits, or None.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: [examples], or one per entry; None means 1.
-        """
-        super().__init__(targets, seed, name, weights)
-        self._logits = logits
-
-    @property
-    def inputs(self) -> Tensor:
-        """The logits [examples, ...]."""
-        return self._logits
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws zeros and ones, shaped as the logits and of their dtype."""

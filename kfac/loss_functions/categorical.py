@@ -18,41 +18,15 @@ from typing import ClassVar
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.loss_functions.base import LossFunction
+from kfac.loss_functions.base import LogitsLoss
 
 v1 = tf.compat.v1
 
 
-class _CategoricalLoss(LossFunction):
+class _CategoricalLoss(LogitsLoss):
     """Softmax cross-entropy, for any form of the targets."""
 
     _event_axes: ClassVar[int] = 1
-
-    def __init__(
-        self,
-        logits: Tensor,
-        targets: Tensor | None = None,
-        seed: int | None = None,
-        *,
-        name: str = "loss",
-        weights: Tensor | None = None,
-    ) -> None:
-        """Keeps its arguments.
-
-        Args:
-          logits: [..., classes].
-          targets: Observed targets, or None.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: One per example, [...] or with fewer of these axes; None means 1.
-        """
-        super().__init__(targets, seed, name, weights)
-        self._logits = logits
-
-    @property
-    def inputs(self) -> Tensor:
-        """The logits [..., classes]."""
-        return self._logits
 
     @abc.abstractmethod
     def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:

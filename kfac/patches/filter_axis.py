@@ -4,12 +4,11 @@ Also owns the order in which pairs of filter rows are kept. Called by the fast w
 second moment of patches. Sizes and padding come from `kfac.patches.geometry`.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kfac._types import Tensor
-from kfac.linalg.tensor_ops import static_size
 from kfac.patches.geometry import ConvGeometry, output_size, padding_before_and_after
 
 
@@ -34,15 +33,14 @@ class FilterAxis(NamedTuple):
         return start, max(start, min(self.size - shift, self.out + entry - self.before))
 
 
-def rows_and_columns(images: Tensor, geometry: ConvGeometry) -> tuple[FilterAxis, FilterAxis]:
-    """Returns the axes of images [N, ..., c]; a one-dimensional image has one column.
+def rows_and_columns(shape: Sequence[Any], geometry: ConvGeometry) -> tuple[FilterAxis, FilterAxis]:
+    """Returns the axes of images of a shape [N, ..., c]; a one-dimensional image has one column.
 
     Their spatial dimensions, one or two, have static sizes. The filter has stride 1 and no
     dilation.
     """
     axes = []
-    for dimension in range(geometry.rank):
-        size = static_size(images, dimension + 1)
+    for dimension, size in enumerate(shape[1:-1]):
         before, _ = padding_before_and_after(size, dimension, geometry)
         out = max(output_size(size, dimension, geometry), 0)
         axes.append(FilterAxis(size, geometry.kernel[dimension], before, out))

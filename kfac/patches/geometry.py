@@ -41,6 +41,11 @@ class ConvGeometry(NamedTuple):
         return len(self.kernel)
 
     @property
+    def image_axes(self) -> tuple[int, int]:
+        """Number of axes of a tensor, and its axis of channels, counted from the end."""
+        return self.rank + 2, -1 - self.rank if self.channels_first else -1
+
+    @property
     def entries(self) -> int:
         """Number of entries of the filter, per pair of channels."""
         return math.prod(self.kernel)
@@ -68,13 +73,6 @@ def spatial_entries(
             f"with channels {'first' if channels_first else 'last'}."
         )
     return spatial
-
-
-def channels_last(tensor: Tensor, geometry: ConvGeometry) -> Tensor:
-    """Returns images [batch, ..., channels] of images in the geometry's format."""
-    if not geometry.channels_first:
-        return tensor
-    return tf.transpose(tensor, [0, *range(2, geometry.rank + 2), 1])
 
 
 def spatial_sizes(images: Tensor, geometry: ConvGeometry) -> list[Scalar]:

@@ -13,7 +13,7 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,8 +64,9 @@ def patch_moment(
     function `sample` chooses some of the patches [N·T, d], which then are always made. `packs`
     packs the sum as `pack_symmetric` does.
     """
-    may_skip = sample is None and way != "patches" and applies(images, geometry)
-    if may_skip and (way == "shifts" or is_cheaper(images, geometry)):
+    shape = images.shape.as_list()
+    may_skip = sample is None and way != "patches" and applies(shape, geometry)
+    if may_skip and (way == "shifts" or is_cheaper(shape, geometry)):
         return _moment_without_patches(images, geometry, has_bias, packs)
     size = geometry.entries * static_size(images, -1)
     rows = tf.reshape(extract_patches(images, geometry), [-1, size])
@@ -81,7 +82,8 @@ def _moment_without_patches(
     images: Tensor, geometry: ConvGeometry, has_bias: bool, packs: bool
 ) -> PatchMoment:
     total, values = patch_sums(images, geometry=geometry, packs=packs and not has_bias)
-    size, places = static_size(images, 0), locations(images, geometry)
+    shape = images.shape.as_list()
+    size, places = shape[0], num_locations(shape[1:-1], geometry)
     count = tf.shape(images)[0] * places if size is None else size * places
     if has_bias:
         last = tf.concat([values, [as_scalar(count, values.dtype)]], axis=0)
@@ -90,29 +92,22 @@ def _moment_without_patches(
     return PatchMoment(pack_symmetric(total) if packs and has_bias else total, count)
 
 
-def applies(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Returns True if `patch_sums` accepts images [N, ..., c] with this filter."""
-    sizes = [static_size(images, axis + 1) for axis in range(geometry.rank)]
+def applies(shape: Sequence[int | None], geometry: ConvGeometry) -> bool:
+    """Returns True if `patch_sums` accepts images of a shape [N, ..., c] with this filter."""
     return (
         geometry.rank <= 2
         and max(geometry.kernel) > 1
         and set(geometry.strides) == set(geometry.dilations) == {1}
-        and None not in sizes
+        and None not in shape[1:-1]
     )
 
 
-def locations(images: Tensor, geometry: ConvGeometry) -> int:
-    """Returns T of images [N, ..., c] with static sizes."""
-    sizes = [static_size(images, axis + 1) for axis in range(geometry.rank)]
-    return int(num_locations(sizes, geometry))
-
-
-def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
+def is_cheaper(shape: Sequence[int | None], geometry: ConvGeometry) -> bool:
     """Returns True if `patch_sums`, where it `applies`, is estimated to be cheaper than patches."""
-    patch = geometry.entries * static_size(images, -1)
-    patches = (static_size(images, 0) or ASSUMED_EXAMPLES) * locations(images, geometry)
+    patch = geometry.entries * (shape[-1] or 0)
+    patches = (shape[0] or ASSUMED_EXAMPLES) * num_locations(shape[1:-1], geometry)
     by_patches = CostEstimate(multiplications=patches * patch**2, written=patches * patch)
-    return min(_costs(images, *rows_and_columns(images, geometry))) < by_patches.cost
+    return min(_costs(shape, *rows_and_columns(shape, geometry))) < by_patches.cost
 
 
 @shared(sizes=all_sizes)
@@ -125,19 +120,20 @@ def patch_sums(
     [N, ..., c] have their channels last, and the filter is one to which this `applies`. `packs`
     packs Σ p pᵀ as `pack_symmetric` does.
     """
-    rows, columns = rows_and_columns(images, geometry)
+    shape = images.shape.as_list()
+    rows, columns = rows_and_columns(shape, geometry)
     if geometry.rank == 1:
         images = images[:, :, tf.newaxis]
-    costs = _costs(images, rows, columns)
+    costs = _costs(shape, rows, columns)
     way = _WAYS[costs.index(min(costs))]
     blocks = way.blocks(images, rows, columns)
     products = _assembled(blocks, rows)
     return pack_symmetric(products) if packs else products, _values(images, rows, columns)
 
 
-def _costs(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> list[float]:
-    """Returns the estimated cost of each of the two ways."""
-    channels, examples = static_size(images, -1), static_size(images, 0) or ASSUMED_EXAMPLES
+def _costs(shape: Sequence[int | None], rows: FilterAxis, columns: FilterAxis) -> list[float]:
+    """Returns the estimated cost of each of the two ways, for images of a shape [N, ..., c]."""
+    channels, examples = shape[-1] or 0, shape[0] or ASSUMED_EXAMPLES
     return [way.estimate_cost(rows, columns, channels, examples).cost for way in _WAYS]
 
 

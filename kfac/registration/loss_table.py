@@ -44,10 +44,6 @@ class LossEntry(NamedTuple):
     towers: tuple[LossFunction, ...]
     number: int | None = None
 
-    def fresh_step(self) -> Tensor:
-        """Returns a step that is drawn anew in each run of a session, int64 []."""
-        return fresh_numbers([], self.number)
-
     def tower_seed(self, tower: int, step: Scalar) -> Tensor:
         """Returns the seed [2] of one tower's draws; differs by loss, tower and step."""
         return stateless_seed(f"{self.seed}/{tower}", step)
@@ -239,7 +235,7 @@ class LossTable:
         for entry in self._entries.values():
             scale = _COEFFICIENTS[coeff_mode](entry.coeff)
             is_fresh = is_sampled and sample_step is None
-            step = entry.fresh_step() if is_fresh else sample_step
+            step = fresh_numbers([], entry.number) if is_fresh else sample_step
             for tower, loss in enumerate(entry.towers):
                 with v1.device(loss.device):
                     if is_sampled:

@@ -25,7 +25,7 @@ The formulas of losses are in `kfac.loss_functions`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -42,28 +42,22 @@ from kfac.registration.loss_table import LossTable
 from kfac.registration.scope import VARIABLE_SCOPE
 
 
-class _Options(NamedTuple):
-    """The arguments that all losses share; see the module."""
-
-    seed: int | None
-    targets: Tensor | None
-    name: str | None
-    coeff: float
-    reuse: bool | str
-    weights: Tensor | None
-
-
 def _register(
     table: LossTable,
     kind: Callable[..., LossFunction],
     parameters: tuple[Any, ...],
-    options: _Options,
+    seed: int | None,
+    targets: Tensor | None,
+    name: str | None,
+    coeff: float,
+    reuse: bool | str,
+    weights: Tensor | None,
 ) -> None:
     """Adds a loss of some kind, after all checks have passed."""
-    what, seed = f"loss {options.name!r}", options.seed
+    what = f"loss {name!r}"
     table.scope.check_open(what)
-    name = table.resolve_name(options.name, options.coeff, options.reuse)
-    loss = kind(*parameters, options.targets, seed, name=name, weights=options.weights)
+    own = table.resolve_name(name, coeff, reuse)
+    loss = kind(*parameters, targets, seed, name=own, weights=weights)
     inputs = tf.nest.flatten(loss.inputs)
     others = [value for value in inputs or [loss.inputs] if not tf.is_tensor(value)]
     if others:
@@ -72,7 +66,7 @@ def _register(
             "the predicted distribution are Tensors of the model."
         )
     table.scope.check_graph(what, *inputs)
-    table.add(loss, options.coeff, seed)
+    table.add(loss, coeff, seed)
 
 
 def register_categorical_predictive_distribution(
@@ -90,8 +84,8 @@ def register_categorical_predictive_distribution(
     Logits are [batch, classes], or have more axes in front of the last. Targets are class
     numbers, shaped as the logits without their last axis.
     """
-    options = _Options(seed, targets, name, coeff, reuse, weights)
-    _register(table, CategoricalLogitsNegativeLogProbLoss, (logits,), options)
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, CategoricalLogitsNegativeLogProbLoss, (logits,), *options)
 
 
 def register_onehot_categorical_predictive_distribution(
@@ -109,8 +103,8 @@ def register_onehot_categorical_predictive_distribution(
     Logits are [batch, classes], or have more axes in front of the last. Targets are one-hot
     vectors or probabilities, shaped as the logits.
     """
-    options = _Options(seed, targets, name, coeff, reuse, weights)
-    _register(table, OnehotCategoricalLogitsNegativeLogProbLoss, (logits,), options)
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, OnehotCategoricalLogitsNegativeLogProbLoss, (logits,), *options)
 
 
 def register_normal_predictive_distribution(
@@ -132,8 +126,8 @@ def register_normal_predictive_distribution(
       TypeError: The variance is not a Python number.
       ValueError: The variance is not positive, or as for all losses.
     """
-    options = _Options(seed, targets, name, coeff, reuse, weights)
-    _register(table, NormalMeanNegativeLogProbLoss, (mean, var), options)
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, NormalMeanNegativeLogProbLoss, (mean, var), *options)
 
 
 def register_squared_error_loss(
@@ -170,8 +164,8 @@ def register_normal_mean_variance_predictive_distribution(
 
     Mean, variance > 0 and targets are [batch, n]; weights may be, too.
     """
-    options = _Options(seed, targets, name, coeff, reuse, weights)
-    _register(table, NormalMeanVarianceNegativeLogProbLoss, (mean, variance), options)
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, NormalMeanVarianceNegativeLogProbLoss, (mean, variance), *options)
 
 
 def register_multi_bernoulli_predictive_distribution(
@@ -188,5 +182,5 @@ def register_multi_bernoulli_predictive_distribution(
 
     Logits are [batch, ...]. Targets are in [0, 1] and shaped as the logits; weights may be, too.
     """
-    options = _Options(seed, targets, name, coeff, reuse, weights)
-    _register(table, MultiBernoulliNegativeLogProbLoss, (logits,), options)
+    options = seed, targets, name, coeff, reuse, weights
+    _register(table, MultiBernoulliNegativeLogProbLoss, (logits,), *options)

@@ -49,17 +49,8 @@ def register_layer_norm(
     approx: str | None = None,
     reuse: bool | str = VARIABLE_SCOPE,
 ) -> None:
-    """Registers the end of a layer or batch normalization, or one more tower of it.
+    """Registers the end of a layer or batch normalization; see `register_scale_and_shift`.
 
-    Args:
-      table: The layer table; a `LayerCollection` passes its own.
-      params: Scale, or (scale, shift).
-      normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
-      outputs: [batch, ...], after them.
-      approx: "full" or "diagonal".
-      reuse: See the module.
-
-    Raises:
-      ValueError: See the module.
+    Its inputs are what is normalized, [batch, ...], of zero mean and unit variance.
     """
     register_scale_and_shift(table, params, normalized, outputs, approx, reuse)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import Operation, Tensor, Variable
+from kfac._types import DType, Operation, Tensor, Variable
 from kfac.variables import handles_of
 
 _COPIES = frozenset(
@@ -39,14 +39,17 @@ _STOPS = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 class Use(NamedTuple):
     """One op that takes a tensor as an input, with the number of the input.
 
-    The value is the tensor; for a variable, the last copy of its numbers. `in_loop` is true inside
-    a `while` loop of the kind that is part of the graph.
+    `in_loop` is true inside a `while` loop of the kind that is part of the graph.
     """
 
     op: Operation
     position: int
-    value: Tensor
     in_loop: bool = False
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor; for a variable, the last copy of its numbers."""
+        return self.op.inputs[self.position]
 
 
 class SubGraph:
@@ -66,11 +69,11 @@ class SubGraph:
             tensor = waiting.pop()
             op = tensor.op
             self._members.add(op)
-            is_passing = not _is_discrete(tensor) and op.type not in _STOPS
+            is_passing = not _is_discrete(tensor.dtype) and op.type not in _STOPS
             if is_passing:
                 self._passing.add(op)
             for taken in op.inputs:
-                if taken.ref() not in found and (is_passing or _is_discrete(taken)):
+                if taken.ref() not in found and (is_passing or _is_discrete(taken.dtype)):
                     found.add(taken.ref())
                     waiting.append(taken)
 
@@ -85,7 +88,7 @@ class SubGraph:
     def consumers(self, tensor: Tensor) -> list[Use]:
         """Returns the uses of a tensor that pass a gradient back."""
         return [
-            Use(op, position, tensor)
+            Use(op, position)
             for op in dict.fromkeys(tensor.consumers())
             if op in self._passing
             for position, taken in enumerate(op.inputs)
@@ -100,7 +103,7 @@ class SubGraph:
         """Returns all tensors that have a variable's numbers, in their order."""
         return [
             *handles_of(variable),
-            *(_copy(use) for use in self._walk(variable) if _is_copy(use)),
+            *(use.op.outputs[use.position] for use in self._walk(variable) if _is_copy(use)),
         ]
 
     def variable_uses(self, variable: Variable) -> int:
@@ -114,12 +117,13 @@ class SubGraph:
             for use in self.consumers(tensor):
                 yield use._replace(in_loop=in_loop)
                 if _is_copy(use):
-                    waiting.append((_copy(use), in_loop or use.op.type in {"Enter", "RefEnter"}))
+                    copy = use.op.outputs[use.position]
+                    waiting.append((copy, in_loop or use.op.type in {"Enter", "RefEnter"}))
 
 
-def _is_discrete(tensor: Tensor) -> bool:
-    dtype = tensor.dtype.base_dtype
-    return dtype.is_integer or dtype.is_bool or dtype == tf.string
+def _is_discrete(dtype: DType) -> bool:
+    base = dtype.base_dtype
+    return base.is_integer or base.is_bool or base == tf.string
 
 
 def _is_copy(use: Use) -> bool:
@@ -133,7 +137,3 @@ def _keeps_all(slicing: Operation) -> bool:
     size, steps = slicing.inputs[0].shape.num_elements(), tf.get_static_value(slicing.inputs[3])
     is_forward = steps is not None and bool((steps == 1).all())
     return is_forward and size is not None and slicing.outputs[0].shape.num_elements() == size
-
-
-def _copy(use: Use) -> Tensor:
-    return use.op.outputs[use.position]

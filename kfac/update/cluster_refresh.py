@@ -28,11 +28,11 @@ from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops
 from kfac.linalg.vectors import entries
 from kfac.placement import distinct
-from kfac.schedules import called_once, decay_per_update, is_due
+from kfac.schedules import called_once
 from kfac.scheduling.op_queue import OpQueue
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.state import ROOT, Addition, assign_all, make_variable, read
-from kfac.update.refresh import Due, RefreshPolicy
+from kfac.update.refresh import Due, RefreshPolicy, decay_per_update, is_due
 from kfac.update.step import KfacStep
 
 v1 = tf.compat.v1

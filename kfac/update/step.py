@@ -7,9 +7,9 @@
     apply         θ ← θ − step, if the step is finite
     judge         λ by ρ, the change of the loss over that of its model       §6.5
 
-`KfacStep.make` does all six, in this order. A policy says what is due, see `kfac.update.refresh`; a
-rule of `kfac.update.momentum` makes the step; one of `kfac.damping` judges it, and may have it
-taken back. Called by the optimizer.
+`KfacStep.make` does all six. A policy says what is due, see `kfac.update.refresh`; a rule of
+`kfac.update.momentum` has gradients, or velocities, preconditioned and makes the step of them; one
+of `kfac.damping` judges it, and may have it taken back. Called by the optimizer.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.
@@ -24,30 +24,29 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
-from kfac.damping.model_change import ModelChange
-from kfac.damping.rule import DampingRule
+from kfac.damping.adaptation import AdaptedDamping
+from kfac.damping.rule import BeforeStep, DampingRule, ModelChange, Verdict
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
-from kfac.linalg.packing import make_packing, no_packing
-from kfac.linalg.vectors import Vector
+from kfac.linalg.vectors import Vector, make_packing, no_packing
 from kfac.state import (
     CPU,
     Addition,
+    Assignment,
+    Gate,
     assign_all,
     group,
-    known_after,
     make_counter,
     read,
     run_if,
 )
 from kfac.update import health
+from kfac.update.apply import DescentThen, Update, update_if_finite
 from kfac.update.delayed_inverses import DelayedInverses
-from kfac.update.descent import DescentThen
-from kfac.update.finite_update import Update, update_if_finite
-from kfac.update.momentum import Momentum, StepInputs
+from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.refresh import Due, RefreshPolicy
 from kfac.variables import name_of
 
@@ -72,7 +71,8 @@ class KfacStep:
       multiply_inverse: Returns M⁻¹x for a vector x; each is (part, variable) of all variables.
       momentum: Turns preconditioned gradients into a step.
       make_velocities: Returns the velocity of each of some variables; makes them once.
-      damping: Says what λ is, and may judge steps.
+      damping: Says what λ is.
+      judge: The same rule, if it judges steps; else None.
       change: Keeps Δq; None if it is never known.
       losses: The loss that is minimized.
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
@@ -86,6 +86,7 @@ class KfacStep:
     momentum: Momentum
     make_velocities: Callable[[Sequence[Variable]], list[Variable]]
     damping: DampingRule
+    judge: AdaptedDamping | None
     change: ModelChange | None
     losses: TrainingLoss
     model_damping: Scalar | None
@@ -94,7 +95,7 @@ class KfacStep:
     def __post_init__(self) -> None:
         """Makes no ops or variables yet."""
         self._counters: dict[str, Variable] = {}
-        self._before_step: Operation = None
+        self._before_step: BeforeStep | None = None
         self._delayed: DelayedInverses | None = None
 
     def make(
@@ -113,9 +114,11 @@ class KfacStep:
           ValueError: A tower has another collection, or the damping cannot be adapted.
         """
         variables = [variable for _, variable in pairs]
-        self.damping.check_variables(variables)
+        if self.judge:
+            self.judge.check_variables(variables)
         self.losses.check()
-        due, number = self._due()
+        number = read(self.counter("counter"))
+        due = self.policy.due(number)
         folded = self._fold(due)
         refreshed = self._refresh(due, number, folded)
         with (
@@ -127,29 +130,32 @@ class KfacStep:
             start = self.estimator.times.begin("apply", after=[*known, *folded])
             with v1.name_scope(f"{self.name}/step"):
                 inputs = self._inputs(pairs, velocities)
-                vector, products = self._precondition(inputs)
-                step = self.momentum.step(inputs, vector, products)
-                update = update_if_finite(
-                    step, inputs, velocities, due.step, number, self.damping, self.change
-                )
+                step = self.momentum.step(inputs)
+                update = update_if_finite(step, inputs, velocities, due.step)
+                if self.change:
+                    update = self._foretold(update, step, inputs, number, self.change)
             with v1.control_dependencies(folded):
                 self._summarize(due.summaries_wait)
                 # TensorFlow counts each run as a global step; so not where a run may make none.
                 counted, own = (global_step, None) if due.step is True else (None, global_step)
                 judge = functools.partial(self._judge, update, due, start, own)
-                with v1.control_dependencies([*update.needed, start]):
+                judged = update.prediction or ()
+                kept = [value for _, value in (*update.before, *update.kept_change)]
+                with v1.control_dependencies([*judged, *kept, start]):
                     descent = DescentThen(self.name, judge)
                     return descent.subtract(update.changes, variables, counted, name)
 
     def update_curvature(self) -> Operation:
         """Returns an op that folds the batch, then refreshes inverses, each when it is due."""
-        due, number = self._due()
+        number = read(self.counter("counter"))
+        due = self.policy.due(number)
         folded = self._fold(due)
         return group(*folded, *self._refresh(due, number, folded))
 
     def accumulate(self) -> Operation:
         """Returns an op that adds the batch to the sums that will be folded, when that is due."""
-        return self.estimator.make_accumulation_op(self._due()[0].averages)
+        due = self.policy.due(read(self.counter("counter")))
+        return self.estimator.make_accumulation_op(due.averages)
 
     def prepare_damping(self, makes_step: Tensor | bool = True) -> Operation:
         """Returns an op that calibrates the damping, or adapts it by the step before.
@@ -160,26 +166,35 @@ class KfacStep:
         Args:
           makes_step: bool [], or a Python bool; see `Due`.
         """
-        if self._before_step is None:
-            self.make_variables()
-            with v1.name_scope(f"{self.name}/before_step"):
+        if self._before_step is not None:
+            return self._before_step.done
+        self.make_variables()
+        judge, estimator = self.judge, self.estimator
+        with v1.name_scope(f"{self.name}/before_step"):
+            if judge is None:
+                self._before_step = BeforeStep(group())
+            else:
                 # A run that makes no step must not pass for the first one, nor end an interval.
                 number = read(self.counter("counter"))
                 with v1.device(CPU):
                     number = tf.where(makes_step, number, -1)
-                self._before_step = self.damping.before_step(
-                    number,
-                    lambda: health.mean_curvature(self.estimator.blocks),
-                    self.estimator.times.read,
+                self._before_step = judge.before_step(
+                    number, lambda: health.mean_curvature(estimator.blocks), estimator.times.read
                 )
-        return self._before_step
+        return self._before_step.done
+
+    def inverse_damping(self) -> Scalar:
+        """Returns λ as inverses use it, after the active control dependencies.
+
+        After `prepare_damping` it is that from before a judgement in the same run, as in
+        tensorflow/kfac. So a step that is judged at the start of the next one changes inverses from
+        the next period on. A calibration in the same run counts.
+        """
+        before = self._before_step
+        known = None if before is None else before.inverse_damping
+        return self.damping.read() if known is None else known
 
     # The parts of a step.
-
-    def _due(self) -> tuple[Due, Tensor]:
-        """Returns what is due in a run, and the number of steps before it, int64 []."""
-        number = read(self.counter("counter"))
-        return self.policy.due(number), number
 
     def _fold(self, due: Due) -> list[Operation]:
         """Returns an op that folds the batch into the averages when it is due; none if never."""
@@ -207,18 +222,23 @@ class KfacStep:
                 each = due.spread.due(number, len(shares))
                 with v1.device(CPU):
                     each = each if due.step is True else tf.logical_and(due.step, each)
-                    each = tf.logical_and(each, known_after(tf.reduce_any(each), averages))
+                    each = tf.logical_and(
+                        each, Gate(tf.reduce_any(each), "known_after").known_after(averages)
+                    )
                 return [estimator.make_inv_update_op_by_shares(each, shares)]
             if due.inverses is True:
                 with v1.control_dependencies(folded):
                     return [estimator.make_inv_update_op()]
-            return [estimator.make_inv_update_op(known_after(due.inverses, averages))]
+            return [
+                estimator.make_inv_update_op(
+                    Gate(due.inverses, "known_after").known_after(averages)
+                )
+            ]
 
     @property
     def _reads_averages(self) -> bool:
         """True if a step depends on averages directly, not only on stored inverses."""
-        damping, by_products = self.damping, self.momentum.multiplies_for_model
-        if damping.adapts and (damping.calibrates or by_products):
+        if self.judge and (self.judge.calibrates or self.momentum.multiplies_for_model):
             return True
         return not all(factor.keeps_inverses for factor in self.estimator.factors)
 
@@ -232,15 +252,6 @@ class KfacStep:
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
         damping = tensor_ops.as_scalar(self.damping.read(), dtype)
         packing = make_packing(gradients, variables) if packs else no_packing(gradients)
-
-        def multiply(given: Sequence[Vector]) -> list[Vector]:
-            products = estimator.multiply_function(
-                ITSELF,
-                list(zip(packing.unpack(given), variables, strict=True)),
-                from_identity=self.policy.from_identity,
-            )
-            return packing.pack([product for product, _ in products])
-
         return StepInputs(
             gradients=packing.pack(gradients),
             gradient_parts=gradients,
@@ -250,7 +261,8 @@ class KfacStep:
             if velocities
             else [],
             packing=packing,
-            multiply=multiply,
+            precondition=lambda parts: packing.pack(self._precondition(parts, variables)),
+            multiply=lambda x: packing.pack(self._multiply(packing.unpack(x), variables)),
             damping=damping,
             model_damping=tensor_ops.as_scalar(
                 damping if model_damping is None else model_damping, dtype
@@ -264,26 +276,57 @@ class KfacStep:
         with v1.device(variable.device):
             return tf.zeros(variable.shape, variable.dtype.base_dtype)
 
-    def _precondition(self, inputs: StepInputs) -> tuple[list[Vector], list[Vector]]:
-        """Returns (x, M⁻¹x) for the vector x that the momentum rule has preconditioned.
+    def _precondition(
+        self, vector: Sequence[Vector], variables: Sequence[Variable]
+    ) -> list[Vector]:
+        """Returns M⁻¹x for a vector x.
 
         Raises:
           ValueError: A user's method has returned no product for a variable.
         """
-        vector, parts = inputs.gradients, inputs.gradient_parts
-        velocities = self.momentum.velocities_to_precondition(inputs)
-        if velocities is not None:
-            vector, parts = velocities, inputs.packing.unpack(velocities)
-        pairs = self.multiply_inverse(list(zip(parts, inputs.variables, strict=True)))
+        pairs = self.multiply_inverse(list(zip(vector, variables, strict=True)))
         products = {v.ref(): product for product, v in pairs if product is not None}
-        missing = [name_of(v) for v in inputs.variables if v.ref() not in products]
+        missing = [name_of(v) for v in variables if v.ref() not in products]
         if missing:
             raise ValueError(
                 f"multiply_preconditioner returned no product for {', '.join(missing)}. It must "
                 "return a pair (product, variable) for every pair (vector, variable) that it is "
                 "given."
             )
-        return vector, inputs.packing.pack([products[v.ref()] for v in inputs.variables])
+        return [products[v.ref()] for v in variables]
+
+    def _multiply(self, vector: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
+        """Returns Mx for a vector x."""
+        pairs, from_identity = list(zip(vector, variables, strict=True)), self.policy.from_identity
+        products = self.estimator.multiply_function(ITSELF, pairs, from_identity=from_identity)
+        return [product for product, _ in products]
+
+    def _foretold(
+        self, update: Update, step: Step, inputs: StepInputs, number: Tensor, change: ModelChange
+    ) -> Update:
+        """Returns an update with what its judge must know before it is made, and Δq to keep.
+
+        Args:
+          update: The update.
+          step: The step that it makes.
+          inputs: Of what that was computed.
+          number: Number of steps before it, int64 [].
+          change: Keeps Δq.
+        """
+        known = step.model_change() if self.momentum.knows_model_change else None
+        if self.judge:
+            compute = step.model_change if known is None else lambda: known
+            dtype, is_made, variables = inputs.damping.dtype, update.is_made, inputs.variables
+            update = update._replace(
+                prediction=self.judge.predict(number, is_made, compute, dtype),
+                before=[Assignment(v, read(v)) for v in variables if self.judge.may_reject],
+            )
+        if known is not None:
+            return update._replace(kept_change=change.kept(update.is_made, known))
+        if update.prediction:
+            judged = update.prediction
+            return update._replace(kept_change=change.kept(judged.due, judged.model_change))
+        return update
 
     def _judge(
         self,
@@ -302,10 +345,11 @@ class KfacStep:
           global_step: A counter of steps beside our own, or None.
           changed: Operations that change the weights.
         """
-        times = self.estimator.times
+        times, verdict = self.estimator.times, Verdict([], None)
         # As one, so that the ops that wait for them have one edge each and not hundreds.
         with v1.control_dependencies([group(*changed)]):
-            verdict = self.damping.verdict(update.prediction, times.read)
+            if self.judge:
+                verdict = self.judge.verdict(update.prediction, times.read)
             is_kept, chosen = update.is_made, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
             if update.before:
@@ -317,12 +361,12 @@ class KfacStep:
             with v1.device(CPU):
                 made = tf.convert_to_tensor(due.step)
                 skipped = tf.logical_and(made, tf.logical_not(update.is_finite))
-            counts = [
-                *map(_count, map(self.counter, COUNTERS), (made, skipped, rejected)),
-                *([] if global_step is None else [_count(global_step, made)]),
-            ]
+                counts = dict(zip(COUNTERS, (made, skipped, rejected), strict=True))
+                counters = [(self.counter(name), flag) for name, flag in counts.items()]
+                counters += [] if global_step is None else [(global_step, made)]
+                counted = [Addition(v, tf.cast(x, v.dtype.base_dtype)) for v, x in counters]
             # Δq stays known even if the step is taken back, beside the ρ that it led to.
-            noted = assign_all([*verdict.state, *update.kept_change, *counts, *due.state])
+            noted = assign_all([*verdict.state, *update.kept_change, *counted, *due.state])
         done = group(*changed, *chosen, noted)
         return [done, times.end("apply", start, done)]
 
@@ -355,7 +399,8 @@ class KfacStep:
         """Makes all variables of curvature, rules and counters, once."""
         self.estimator.make_vars()
         with tf.init_scope():
-            self.damping.make_variables()
+            if self.judge:
+                self.judge.make_variables()
             if self.change:
                 self.change.make_variables()
             self.momentum.make_variables()
@@ -375,8 +420,3 @@ class KfacStep:
                 **counters,
             }
             health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
-
-
-def _count(variable: Variable, flag: Tensor) -> Addition:
-    with v1.device(CPU):
-        return Addition(variable, tf.cast(flag, variable.dtype.base_dtype))

@@ -5,7 +5,7 @@ docs/howto/canned.md explains the arguments that the canned estimators share.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import tensorflow as tf
 
@@ -36,6 +36,8 @@ class BaselinePart:
     Attributes:
       weight_key: Feature with the weights of examples, whose size is not looked at; or None.
     """
+
+    head_scope: ClassVar[str] = ""
 
     weight_key: str | None
 

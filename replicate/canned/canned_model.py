@@ -1,11 +1,13 @@
 """Parts of canned estimators that all kinds share: heads, model_fns and the argument `devices`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Spec
+from replicate.calling import takes_by_name
 from replicate.canned.columns.column_cache import check_features
 from replicate.canned.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead
 from replicate.canned.heads.measures import SummationMethod
@@ -33,17 +35,43 @@ def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelF
         made = None
         if mode == ModeKeys.TRAIN:
             made = checked.make(head, features, built.logits, built)
-        return head.create_estimator_spec(
-            features=features,
-            mode=mode,
-            logits=built.logits,
-            labels=labels,
-            optimizer=made,
-            trainable_variables=built.variables,
-            update_ops=built.updates,
-        )
+        with _head_scope(part):
+            return spec_of(
+                head,
+                features=features,
+                mode=mode,
+                logits=built.logits,
+                labels=labels,
+                optimizer=made,
+                trainable_variables=built.variables,
+                update_ops=built.updates,
+            )
 
     return model_fn
+
+
+def _head_scope(part: Part) -> AbstractContextManager[Any]:
+    """Returns the name scope of a part, for its head, whose tensors had names below it."""
+    outer = tf.compat.v1.get_default_graph().get_name_scope()
+    path = "/".join(filter(None, (outer, part.head_scope)))
+    return tf.compat.v1.name_scope(f"{path}/" if path else None)
+
+
+def spec_of(head: Any, **arguments: Any) -> Spec:
+    """Returns the spec of a head, which is called by keywords.
+
+    A head of TensorFlow 1 takes neither `trainable_variables` nor `update_ops`: its optimizer
+    changes all variables of the graph, and the updates run with its training operation.
+    """
+    create = head.create_estimator_spec
+    updates = arguments["update_ops"]
+    for newer in ("trainable_variables", "update_ops"):
+        if newer in arguments and not takes_by_name(create, newer):
+            del arguments[newer]
+    spec = create(**arguments)
+    if not updates or "update_ops" in arguments or spec.train_op is None:
+        return spec
+    return spec._replace(train_op=tf.group(spec.train_op, *updates))
 
 
 def classifier_head(

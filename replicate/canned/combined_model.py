@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor
+from replicate.canned.canned_model import spec_of
 from replicate.canned.columns.column_cache import check_features
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.linear_part import LinearPart, make_linear_part
@@ -119,7 +120,8 @@ def combined_model_fn(head: Any, parts: Sequence[TrainedPart], owner: str) -> Mo
             _check_not_synchronous(optimizers, owner)
             return _train_op(loss, optimizers, built)
 
-        return head.create_estimator_spec(
+        return spec_of(
+            head,
             features=features,
             mode=mode,
             logits=logits,

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import tensorflow as tf
 
@@ -23,6 +23,8 @@ COMBINERS = ("sum", "mean", "sqrtn")
 @dataclasses.dataclass(frozen=True)
 class LinearPart:
     """A linear model of feature columns, which `linear_columns` returned."""
+
+    head_scope: ClassVar[str] = "linear"
 
     columns: Sequence[Column]
     sparse_combiner: str

@@ -6,7 +6,7 @@ Its layers use no Keras, so that towers share their variables, and partitioners 
 import dataclasses
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, TypeAlias, final
 
 import tensorflow as tf
 
@@ -129,6 +129,8 @@ Activation: TypeAlias = Callable[[Tensor], Tensor]
 @dataclasses.dataclass(frozen=True)
 class Network:
     """Dense layers over feature columns, with the settings of `DNNEstimator`."""
+
+    head_scope: ClassVar[str] = "dnn"
 
     hidden_units: Sequence[int]
     columns: Sequence[Column]

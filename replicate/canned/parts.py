@@ -5,7 +5,7 @@ A part computes logits from features. Its variables are all those below its scop
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -32,7 +32,13 @@ class PartLogits(NamedTuple):
 
 
 class Part(Protocol):
-    """A part of a canned model."""
+    """A part of a canned model.
+
+    Attributes:
+      head_scope: Name scope of a head over this part alone, "" for none.
+    """
+
+    head_scope: ClassVar[str]
 
     def build(self, features: Mapping[str, Any], units: int, mode: str, config: Any) -> PartLogits:
         """Builds the part in the default graph.

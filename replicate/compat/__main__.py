@@ -7,6 +7,7 @@ modules see `tf.compat.v1`, `tf.estimator` and `tf.contrib` as tensorflow. Also:
 --package=NAME      an installed package that sees TensorFlow 1, too; may be repeated
 --num_towers=N      each Estimator trains on N towers: the first N GPUs, or the CPU for all
 --devices=A,B       the devices of these towers, such as /gpu:0,/gpu:1
+--python2           the program is of Python 2; without it, its modules are recognized one by one
 
 oneDNN, TensorFlow's fast kernels for x86 processors, is on unless TF_ENABLE_ONEDNN_OPTS is set.
 Exit codes: those of the program; 2 if there is no such program, if an option is wrong, or if the
@@ -24,7 +25,7 @@ from replicate.compat.runner import own_traceback, refuse, run
 from replicate.exit_codes import ExitCode
 
 _USAGE = "Usage: python -m replicate.compat [OPTIONS] PROGRAM.py|-m MODULE [ARGUMENTS]"
-_OPTIONS = ("package", "num_towers", "devices")
+_OPTIONS = ("package", "num_towers", "devices", "python2")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,14 +58,17 @@ def main(arguments: Sequence[str]) -> None:
         *rest[1:],
         module=is_module,
         packages=options["package"],
+        python2=bool(options["python2"]),
         **_towers(options["num_towers"], options["devices"]),
     )
 
 
 def _option(argument: str) -> tuple[str, str] | None:
     """Returns name and value of an option of this program, None for another argument."""
+    if argument == "--python2":
+        return "python2", "True"
     name, equals, value = argument.removeprefix("--").partition("=")
-    is_option = argument.startswith("--") and equals and name in _OPTIONS
+    is_option = argument.startswith("--") and equals and name in _OPTIONS[:-1]
     return (name, value) if is_option else None
 
 

@@ -10,6 +10,7 @@ import sys
 import types
 from contextlib import ExitStack
 
+from replicate.compat.python_command import take_inherited_command
 from replicate.compat.runner import CHILD, Program, fill_main, prepare, towers_of
 
 _towers = ExitStack()
@@ -18,10 +19,12 @@ _towers = ExitStack()
 
 def run_in(main: types.ModuleType) -> None:
     """Runs the program of the parent process in a module, whose name it finds in `__name__`."""
-    name, is_module, packages, num_towers, devices = json.loads(os.environ[CHILD])
-    program = Program(name, is_module, tuple(packages), num_towers, tuple(devices))
+    fields = json.loads(os.environ[CHILD])
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    program = Program(**{**fields, **lists})
     code = prepare(program)
     fill_main(main, code)
+    take_inherited_command()
     _towers.enter_context(towers_of(program))
     exec(code.code, vars(main))  # noqa: S102  # It is the user's program.
 

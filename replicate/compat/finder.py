@@ -36,6 +36,7 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
 
     Attributes:
       gives_estimator: True to find tensorflow_estimator and tensorflow.estimator.
+      python2: True if modules that see TensorFlow 1 are of Python 2.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
           sees_tensorflow1: Returns True if the module of a name, in a file, sees TensorFlow 1.
           on_api: Called with the name of each API of TensorFlow after it was loaded.
         """
-        self.gives_estimator = False
+        self.gives_estimator = self.python2 = False
         self._sees_tensorflow1 = sees_tensorflow1
         self._on_api = on_api
 
@@ -71,7 +72,7 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
         elif type(spec.loader) is importlib.machinery.SourceFileLoader and self._sees_tensorflow1(
             fullname, spec.origin
         ):
-            spec.loader = ViewLoader(fullname, spec.loader.path)
+            spec.loader = ViewLoader(fullname, spec.loader.path, self.python2)
         return spec
 
     def _found_by_others(

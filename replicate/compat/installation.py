@@ -18,7 +18,11 @@ from replicate.compat.tf1_view import ViewLoader
 
 _NAME = "estimator"
 _ABSENT = object()
-_SLIM_REPAIR = "replicate.compat.contrib.repaired_slim.loading"
+_CHANGES = (
+    "replicate.compat.contrib.repaired_slim.loading",
+    "replicate.compat.lost.keras_layers",
+)
+"""Modules that change other packages, and whose `undo` takes that back."""
 _MODULES = re.compile(r"tensorflow_estimator(\..+)?|tensorflow(\.compat\.v[12])?\.estimator(\..+)?")
 
 Owns: TypeAlias = Callable[[str, str], bool]
@@ -62,6 +66,10 @@ class _Installation:
         if "tensorflow" in sys.modules:
             self._on_api("tensorflow")
 
+    def translate(self) -> None:
+        """Makes the finder translate modules of Python 2."""
+        self._finder.python2 = True
+
     def add_estimator(self) -> None:
         """Gives tf.estimator to all APIs of TensorFlow that are loaded, and to later ones."""
         if not self._finder.gives_estimator:
@@ -86,8 +94,9 @@ class _Installation:
             if isinstance(module, OldModule) or isinstance(loader, ViewLoader):
                 del sys.modules[name]
         sys.modules.update(self._modules)
-        if _SLIM_REPAIR in sys.modules:
-            sys.modules[_SLIM_REPAIR].undo()
+        for change in _CHANGES:
+            if change in sys.modules:
+                sys.modules[change].undo()
 
     def _sees_tensorflow1(self, name: str, origin: str) -> bool:
         in_package = name.partition(".")[0] in self.packages
@@ -147,6 +156,11 @@ def install_program(owns: Owns, on_tensorflow: Callable[[], None]) -> None:
     installation = _installation()
     installation.add_finder()
     installation.add_program(owns, on_tensorflow)
+
+
+def translate_python2() -> None:
+    """Translates the modules of programs that are loaded from here on, as those of Python 2."""
+    _installation().translate()
 
 
 def uninstall() -> None:

@@ -1,155 +1,151 @@
-"""Names that Python and NumPy lost since programs of TensorFlow 1 were written.
+"""Modules as programs of TensorFlow 1 see them: with the names that they lost.
 
-Such programs write `np.float`, `collections.Mapping` and `time.clock()`. Their modules see NumPy
-and these modules of Python with the old names added. A name that still exists is never replaced.
+Such programs write `np.float`, `collections.Mapping`, `scipy.misc.imread` and `yaml.load(text)`.
+Their own modules see views of these modules; all others see the modules as they are. A name that
+still exists is replaced only if it took more then (`CHANGED` in the table).
 """
 
-import collections.abc
 import functools
-import html
 import importlib
-import inspect
-import math
-import time
 import types
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from replicate.compat.table.lost import CHANGED, LOST, modules_of
 
-class ArgSpec(NamedTuple):
-    """Result of `inspect.getargspec`."""
+LOST_FROM = modules_of([*LOST, *CHANGED])
+"""Modules that lost names, and the packages above them."""
 
-    args: list[str]
-    varargs: str | None
-    keywords: str | None
-    defaults: tuple[Any, ...] | None
-
-
-def getargspec(func: Callable[..., Any]) -> ArgSpec:
-    """Returns names and defaults of a function's arguments, as Python did until 3.10.
-
-    Raises:
-      ValueError: It has arguments that only names can give.
-    """
-    found = inspect.getfullargspec(func)
-    if found.kwonlyargs:
-        raise ValueError(
-            f"inspect.getargspec: {func!r} has keyword-only arguments {found.kwonlyargs}. Use "
-            "inspect.signature."
-        )
-    return ArgSpec(found.args, found.varargs, found.varkw, found.defaults)
-
-
-_ABSTRACT = {
-    name: getattr(collections.abc, name)
-    for name in collections.abc.__all__
-    if not hasattr(collections, name)
-}
-_PYTHON: Mapping[str, Mapping[str, Any]] = types.MappingProxyType(
-    {
-        "cgi": {"escape": functools.partial(html.escape, quote=False)},
-        "collections": _ABSTRACT,
-        "fractions": {"gcd": math.gcd},
-        "inspect": {"getargspec": getargspec},
-        "time": {"clock": time.process_time},
-    }
-)
-"""Module → value by lost name."""
-
-_NUMPY: Mapping[str, Any] = types.MappingProxyType(
-    {
-        "bool": bool,
-        "complex": complex,
-        "float": float,
-        "int": int,
-        "long": int,
-        "object": object,
-        "str": str,
-        "unicode": str,
-        "asscalar": lambda a: a.item(),
-        "Inf": math.inf,
-        "Infinity": math.inf,
-        "NINF": -math.inf,
-        "NZERO": -0.0,
-        "NaN": math.nan,
-        "PINF": math.inf,
-        "PZERO": 0.0,
-        "infty": math.inf,
-    }
-)
-"""Lost name of NumPy → value."""
-
-_RENAMED: Mapping[str, str] = types.MappingProxyType(
-    {
-        "ComplexWarning": "exceptions.ComplexWarning",
-        "RankWarning": "exceptions.RankWarning",
-        "VisibleDeprecationWarning": "exceptions.VisibleDeprecationWarning",
-        "alltrue": "all",
-        "bool8": "bool_",
-        "cfloat": "complex128",
-        "complex_": "complex128",
-        "cumproduct": "cumprod",
-        "float_": "float64",
-        "in1d": "isin",
-        "int0": "intp",
-        "longcomplex": "clongdouble",
-        "longfloat": "longdouble",
-        "mat": "asmatrix",
-        "object0": "object_",
-        "product": "prod",
-        "rank": "ndim",
-        "round_": "round",
-        "row_stack": "vstack",
-        "singlecomplex": "complex64",
-        "sometrue": "any",
-        "string_": "bytes_",
-        "trapz": "trapezoid",
-        "typeDict": "sctypeDict",
-        "uint0": "uintp",
-        "unicode_": "str_",
-    }
-)
-"""Lost name of NumPy → the name that it has now."""
-
-LOST_FROM = frozenset({"numpy", *_PYTHON})
-"""Modules that lost names."""
+_ROOTS = frozenset(name for name in LOST_FROM if "." not in name)
+_COPIED = "numpy"
+"""The module whose names are copied, for speed; those of others are looked up when used."""
 
 
 class ModuleWithLostNames(types.ModuleType):
     """A module and the names that it lost. What a program sets is set in the module itself."""
 
-    def __init__(self, module: types.ModuleType) -> None:
-        super().__init__(module.__name__, module.__doc__)
-        names = {name: value for name, value in vars(module).items() if name != "__getattr__"}
-        vars(self).update(names, _real=module)
+    def __init__(self, name: str, module: types.ModuleType | None) -> None:
+        """Makes the view of a module, None if there is no such module any more."""
+        super().__init__(name, module.__doc__ if module is not None else None)
+        vars(self).update(_real=module)
+        if name == _COPIED:
+            names = vars(module).items()
+            vars(self).update({k: v for k, v in names if not _is_ours(name, k)})
+        else:
+            for each in ("__doc__", "__loader__", "__spec__", "__package__"):
+                vars(self).pop(each, None)
 
     def __getattr__(self, name: str) -> Any:
-        real = vars(self)["_real"]
-        # Asked for a lost name, NumPy warns and then fails.
-        value = None if name in vars(real) else _lost(real, name)
-        if value is None:
+        home, real = vars(self)["__name__"], vars(self)["_real"]
+        path = f"{home}.{name}"
+        if path in CHANGED and hasattr(real, name):
+            value = _found(CHANGED[path])
+        elif path in LOST_FROM and _is_module(real, name, path):
+            value = with_lost_names(path)
+        elif real is not None and (name in vars(real) or name.startswith("__")):
+            return _all_names(real) if name == "__all__" else getattr(real, name)
+        elif path in LOST:  # Asked for a lost name, NumPy warns and then fails.
+            value = _found(LOST[path])
+        elif f"{home}.*" in LOST:
+            return getattr(importlib.import_module(LOST[f"{home}.*"]), name)
+        elif real is None:
+            raise AttributeError(f"module {home!r} has no attribute {name!r}")
+        else:
             return getattr(real, name)
-        vars(self)[name] = value
+        if home == _COPIED:
+            vars(self)[name] = value
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        vars(self)[name] = value
-        setattr(vars(self)["_real"], name, value)
+        real = vars(self)["_real"]
+        if real is None or vars(self)["__name__"] == _COPIED:
+            vars(self)[name] = value
+        if real is not None:
+            setattr(real, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        vars(self).pop(name, None)
+        real = vars(self)["_real"]
+        if real is not None:
+            delattr(real, name)
 
     def __dir__(self) -> list[str]:
-        return dir(vars(self)["_real"])
+        real = vars(self)["_real"]
+        return dir(real) if real is not None else sorted(_lost_below(vars(self)["__name__"]))
 
 
 @functools.cache
 def with_lost_names(name: str) -> ModuleWithLostNames:
     """Returns a module with the names that it lost, always the same one."""
-    return ModuleWithLostNames(importlib.import_module(name))
+    return ModuleWithLostNames(name, _real_module(name))
 
 
-def _lost(module: types.ModuleType, name: str) -> Any:
-    """Returns the value of a lost name, or None if there never was such a name."""
-    if module.__name__ != "numpy":
-        return _PYTHON[module.__name__].get(name)
-    if name in _RENAMED:
-        return functools.reduce(getattr, _RENAMED[name].split("."), module)
-    return _NUMPY.get(name)
+def view_of(name: str) -> types.ModuleType | None:
+    """Returns the view of a module, as `import name` gives it, or None if it lost no names.
+
+    Raises:
+      ModuleNotFoundError: It is not installed, and nothing takes its place.
+    """
+    root = name.partition(".")[0]
+    if root not in _ROOTS:
+        return None
+    module = name
+    while module not in LOST_FROM:
+        module = module.rpartition(".")[0]
+    if _real_module(module) is None and not (f"{module}.*" in LOST or _lost_below(module)):
+        return None
+    if module != name and _real_module(name) is None:
+        importlib.import_module(name)  # It raises Python's own error.
+    if _real_module(root) is None and not _stands_alone(root):
+        importlib.import_module(root)
+    return with_lost_names(root)
+
+
+def _stands_alone(root: str) -> bool:
+    """Returns True for a module of Python's own, whose names do not need it."""
+    return root not in ("numpy", "scipy", "pandas", "yaml")
+
+
+@functools.cache
+def _real_module(name: str) -> types.ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        return None
+
+
+def _is_module(real: types.ModuleType | None, name: str, path: str) -> bool:
+    """Returns True if a name is that of a module, or was; False if it is something else now."""
+    value = vars(real).get(name) if real is not None else None
+    return isinstance(value, types.ModuleType) or (
+        value is None and (f"{path}.*" in LOST or bool(_lost_below(path)))
+    )
+
+
+def _is_ours(home: str, name: str) -> bool:
+    path = f"{home}.{name}"
+    return name == "__getattr__" or path in CHANGED or path in LOST_FROM
+
+
+@functools.cache
+def _lost_below(path: str) -> frozenset[str]:
+    start = f"{path}."
+    names = (each[len(start) :] for each in [*LOST, *CHANGED] if each.startswith(start))
+    return frozenset(name.partition(".")[0] for name in names)
+
+
+def _all_names(real: types.ModuleType) -> list[str]:
+    """Returns what an import of "*" gives."""
+    found = getattr(real, "__all__", None)
+    return [name for name in dir(real) if name[0] != "_"] if found is None else list(found)
+
+
+def _found(path: str) -> Any:
+    """Imports a dotted name, as far as it is a module, and reads the rest."""
+    parts = path.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        module = _real_module(".".join(parts[:end]))
+        if module is not None:
+            return functools.reduce(getattr, parts[end:], module)
+    raise ModuleNotFoundError(f"No module named {parts[0]!r}", name=parts[0])

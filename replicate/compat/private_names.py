@@ -5,20 +5,16 @@ Each stands for a part of `replicate.canned` or of the runtime.
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 import replicate
 from replicate import v1 as estimator_v1
-from replicate._types import Nest, Spec, Tensor
-from replicate.canned.canned_model import one_part_model_fn
-from replicate.canned.dnn import RATE
+from replicate._types import Tensor
 from replicate.canned.heads import Head, MultiClassHead, RegressionHead
-from replicate.canned.network import Activation, make_network
 from replicate.canned.optimizers import checked_optimizer
-from replicate.canned.part_optimizers import PartOptimizer
 
 v1 = tf.compat.v1
 SUM = v1.losses.Reduction.SUM
@@ -103,33 +99,6 @@ def regression_head(
     )
 
 
-def dnn_model_fn_v2(
-    features: Mapping[str, Any],
-    labels: Nest,
-    mode: str,
-    head: Head,
-    hidden_units: Iterable[int],
-    feature_columns: Iterable[Any],
-    optimizer: Any = "Adagrad",
-    activation_fn: Activation | None = tf.nn.relu,
-    dropout: float | None = None,
-    config: Any = None,
-    use_tpu: bool = False,
-    batch_norm: bool = False,
-) -> Spec:
-    """Builds the model of a `replicate.DNNEstimator`, with its arguments.
-
-    Raises:
-      ValueError: An argument is out of range, or use_tpu is True.
-    """
-    if use_tpu:
-        raise ValueError("dnn_model_fn_v2 got use_tpu=True, but TPUs are not supported.")
-    network = make_network(hidden_units, feature_columns, activation_fn, dropout, None, batch_norm)
-    part_optimizer = PartOptimizer(optimizer, RATE, "dnn_model_fn_v2")
-    build: Any = one_part_model_fn(head, network, part_optimizer)
-    return build(features, labels, mode, config)
-
-
 def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
     """Returns the optimizer that a name of `DNNEstimator`, a function or an optimizer stands for.
 
@@ -140,6 +109,20 @@ def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
         raise ValueError(f"The optimizer {opt!r} is given by its name: give learning_rate, too.")
     checked = checked_optimizer(opt, learning_rate or 0.0, "get_optimizer_instance", "opt")
     return checked if isinstance(checked, v1.train.Optimizer) else checked()
+
+
+_KERAS_RATES = {"Adagrad": 0.001, "Adam": 0.001, "Ftrl": 0.001, "RMSProp": 0.001, "SGD": 0.01}
+
+
+def get_optimizer_instance_v2(optimizer: Any, learning_rate: float | None = None) -> Any:
+    """Returns what `get_optimizer_instance` does; a name alone has the learning rate of Keras.
+
+    Raises:
+      ValueError: The name is unknown, or it is no optimizer.
+    """
+    if isinstance(optimizer, str) and learning_rate is None:
+        learning_rate = _KERAS_RATES.get(optimizer, 0.001)
+    return get_optimizer_instance(optimizer, learning_rate)
 
 
 class _InitializeIterator(v1.train.SessionRunHook):

@@ -4,7 +4,7 @@ The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and
 that are named. Before TensorFlow is loaded, the runner chooses legacy Keras if tf-keras is
 installed. After that it adds `tf.estimator`, switches TensorFlow's behavior of version 2 off and
 keeps log lines from doubling (`log_lines.py`). `child.py` does the same in processes that the
-program starts by multiprocessing.
+program starts by multiprocessing, `python_command.py` in those that it starts as `python PROGRAM`.
 """
 
 import importlib
@@ -21,9 +21,11 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
-from replicate.compat.installation import install, install_program
+from replicate.compat.installation import install, install_program, translate_python2
 from replicate.compat.log_lines import print_lines_once
 from replicate.compat.own_files import is_own_file, is_own_module
+from replicate.compat.python_command import python_runs_programs
+from replicate.compat.source_code import compiled, is_python2
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
 from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
@@ -43,6 +45,7 @@ class Program(NamedTuple):
     packages: tuple[str, ...] = ()
     num_towers: int | None = None
     devices: tuple[str, ...] = ()
+    python2: bool = False
 
 
 class _Code(NamedTuple):
@@ -73,6 +76,7 @@ def run(
     packages: Sequence[str] = (),
     num_towers: int | None = None,
     devices: Sequence[str] = (),
+    python2: bool = False,
 ) -> None:
     """Runs a program of TensorFlow 1, in this process.
 
@@ -86,13 +90,15 @@ def run(
       num_towers: Number of towers that each Estimator of the program trains on: the first GPUs, or
         the CPU for all where there is no GPU. None leaves that to the program.
       devices: Device of each tower instead, such as ["/gpu:0", "/gpu:1"].
+      python2: True to translate the program's modules from Python 2, whatever they look like. A
+        program whose own file is recognized is translated as a whole, too.
 
     Raises:
       ValueError: num_towers is below 1, or both num_towers and devices are given.
       SystemExit: The program ends by itself, or with code 2: it cannot be found, or uses a name
         that is not here.
     """
-    asked = Program(program, module, tuple(packages), num_towers, tuple(devices))
+    asked = Program(program, module, tuple(packages), num_towers, tuple(devices), python2)
     with _program_in_place(asked, arguments) as (main, code), towers_of(asked):
         try:
             exec(code, vars(main))  # noqa: S102  # It is the user's program.
@@ -157,7 +163,12 @@ def prepare(program: Program) -> _Code:
     if "tensorflow" not in sys.modules and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     install_program(owns, _on_tensorflow)
-    return _code_of(program)
+    if program.python2:
+        translate_python2()
+    code = _code_of(program)
+    if is_python2(code.code):
+        translate_python2()
+    return code
 
 
 def refuse(trouble: str) -> NoReturn:
@@ -186,7 +197,7 @@ def _code_of(program: Program) -> _Code:
             refuse(f"there is no file {program.name!r}.")
         path = os.path.abspath(program.name)
         with open(path, "rb") as file:
-            return _Code(compile(file.read(), path, "exec", dont_inherit=True), path, "")
+            return _Code(compiled(file.read(), path, program.python2), path, "")
     spec = _spec_of(program.name)
     loader = spec.loader
     code = loader.get_code(spec.name) if isinstance(loader, importlib.abc.InspectLoader) else None
@@ -222,10 +233,11 @@ def _program_in_place(
         code = prepare(program)
         sys.argv[:] = [code.path if program.is_module else program.name, *arguments]
         lasting = program.name if program.is_module else code.path
-        os.environ[CHILD] = json.dumps(program._replace(name=lasting))
+        told = os.environ[CHILD] = json.dumps(program._replace(name=lasting)._asdict())
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         fill_main(main, code)
-        yield main, code.code
+        with python_runs_programs(CHILD, told):
+            yield main, code.code
     finally:
         sys.modules["__main__"], sys.argv[:], sys.path[:], child = earlier
         if child is None:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = _parser().parse_args(arguments)
     if importlib.util.find_spec("libcst") is None:
-        _refuse("libcst is not installed: pip install 'replicate-model-fn[migrate]'.")
+        _refuse("libcst is not installed: pip install libcst.")
     try:
         paths = find_files(given.paths)
     except FileNotFoundError as error:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     if not paths:
         _refuse(f"there is no Python file or notebook in {', '.join(given.paths)}.")
     results = importlib.import_module("replicate.migrate.command").rewrite_files(
-        paths, towers=given.towers, in_new=given.write
+        paths, towers=given.towers, in_new=given.write, python2=given.python2
     )
     try:
         return _tell(results, given.write, given.explain)
@@ -65,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also make the Estimators train on all devices: replicate_model_fn around model_fns, "
         "TowerOptimizer around optimizers",
+    )
+    parser.add_argument(
+        "--python2",
+        action="store_true",
+        help="translate all modules from Python 2, not only those that are recognized",
     )
     parser.add_argument(
         "--explain",

@@ -6,15 +6,21 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from replicate.compat.python2.translation import is_installed
 from replicate.migrate import tensorflow_names
 from replicate.migrate.files import LARGEST_PROGRAM, Text, UnreadableFileError, read_text
 from replicate.migrate.notebooks import Notebook, NotebookError, read_notebook
 from replicate.migrate.program import Programs, first_lines
+from replicate.migrate.python2 import in_python3
 from replicate.migrate.rewrite import Left, changes_of
 from replicate.migrate.source import Edit, UnreadableError, moved, position
 from replicate.migrate.uses import Module
 
-_NOT_PYTHON_3 = "It is not Python 3 ({why}): convert it first, with 2to3 for instance."
+_NOT_PYTHON_3 = "It is not Python 3 ({why})."
+_MAY_BE_PYTHON_2 = (
+    "It is not Python 3 ({why}). If it is Python 2, this translates it with fissix: pip install "
+    "'replicate-model-fn[python2]'."
+)
 _V2_PROGRAM = "This is a program of TensorFlow 2, which stays as it is: TensorFlow 1 has no {name}."
 _TOO_DEEP = "Its code or its cells are nested too deeply, and it stays as it is."
 _FAULT = "replicate.migrate failed on it ({kind}), and it stays as it is: please report it."
@@ -44,7 +50,10 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """A file that was read, or what is left to the user since it cannot be read."""
+    """A file that was read, or what is left to the user since it cannot be read.
+
+    The text of its module is its translation, if it was one of Python 2.
+    """
 
     path: Path
     text: Text
@@ -52,17 +61,19 @@ class _File:
     module: Module | None = None
     notebook: Notebook | None = None
     left: tuple[tuple[str, str, str], ...] = ()
+    translation: str = ""
 
 
 def rewrite_files(
-    paths: Sequence[Path], towers: bool = False, in_new: bool = False
+    paths: Sequence[Path], towers: bool = False, in_new: bool = False, python2: bool = False
 ) -> list[Result]:
     """Rewrites files of one program, without writing to them; returns their results in order.
 
     `towers` makes Estimators and optimizers work on several towers. `in_new` tells where things
-    that are left stand in the new texts, not in the old ones.
+    that are left stand in the new texts, not in the old ones. `python2` translates all modules from
+    Python 2 that use nothing of Python 3 only, not just those that are recognized.
     """
-    files = [_read(path) for path in paths]
+    files = [_read(path, python2) for path in paths]
     programs = Programs({each.name: each.module for each in files if each.module is not None})
     results = []
     for each in files:
@@ -74,9 +85,9 @@ def rewrite_files(
     return results
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path, python2: bool) -> _File:
     try:
-        return _read_file(path)
+        return _read_file(path, python2)
     except Exception as error:  # No file keeps the others from being read.
         return _File(path, Text("", "utf-8"), str(path), left=_failed(error))
 
@@ -93,26 +104,29 @@ def _failed(error: BaseException) -> tuple[tuple[str, str, str], ...]:
     return (("1:1", "", _FAULT.format(kind=type(error).__name__)),)
 
 
-def _read_file(path: Path) -> _File:
+def _read_file(path: Path, python2: bool) -> _File:
     try:
         text = read_text(path)
     except UnreadableFileError as error:
         return _File(path, Text("", "utf-8"), str(path), left=(("1:1", "", f"{error}."),))
     parts = path.with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    notebook = None
+    notebook, translation = None, ""
     try:
         if path.suffix == ".ipynb":
             notebook = read_notebook(text.text)
-        module = Module(text.text) if notebook is None else _module_of(notebook)
+        new = in_python3(text.text, path, python2) if notebook is None else None
+        translation = new or ""
+        module = Module(new or text.text) if notebook is None else _module_of(notebook)
     except NotebookError as error:
         return _File(path, text, name, left=(("1:1", "", f"{error}."),))
     except UnreadableError as error:
         where = f"{error.line}:{error.column}"
-        return _File(path, text, name, left=((where, "", _NOT_PYTHON_3.format(why=error)),))
+        told = _NOT_PYTHON_3 if is_installed() else _MAY_BE_PYTHON_2
+        return _File(path, text, name, left=((where, "", told.format(why=error)),))
     cells = notebook.unreadable if notebook is not None else {}
     left = tuple((f"cell {each}", "", _CELL.format(why=why)) for each, why in cells.items())
-    return _File(path, text, name, module, notebook, left)
+    return _File(path, text, name, module, notebook, left, translation)
 
 
 def _module_of(notebook: Notebook) -> Module:
@@ -133,7 +147,9 @@ def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> R
     old = module.source.data.decode()
     of_v2 = _name_of_v2(module)
     if of_v2 is not None:
-        return Result(file.path, file.text, file.text, left=(_told(of_v2, old, file, ()),))
+        text = dataclasses.replace(file.text, text=file.translation or file.text.text)
+        left_to_do = (_told(of_v2, old, file, ()),)
+        return Result(file.path, file.text, text, _translated_lines(file), left=left_to_do)
     changes = changes_of(module, towers)
     edits = list(changes.edits)
     needs = programs.needs(file.name, file.notebook is not None)
@@ -147,10 +163,19 @@ def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> R
         file.path,
         file.text,
         dataclasses.replace(file.text, text=_text_of(file, new, edits)),
-        sum(edit.counts for edit in edits),
+        sum(edit.counts for edit in edits) + _translated_lines(file),
         (*left, *file.left),
         changes.differences,
     )
+
+
+def _translated_lines(file: _File) -> int:
+    """Returns the number of places that the translation from Python 2 changed."""
+    if not file.translation:
+        return 0
+    lines = file.text.text.splitlines(), file.translation.splitlines()
+    matcher = difflib.SequenceMatcher(None, *lines, autojunk=False)
+    return sum(tag != "equal" for tag, *_ in matcher.get_opcodes())
 
 
 def _text_of(file: _File, module: str, edits: Sequence[Edit]) -> str:
@@ -159,7 +184,7 @@ def _text_of(file: _File, module: str, edits: Sequence[Edit]) -> str:
 
 def _name_of_v2(module: Module) -> Left | None:
     """Returns the first name of TensorFlow 2 in a module without old names."""
-    if any(use.found is not None for use in module.uses):
+    if module.has_old_names:
         return None
     for use in module.uses:
         name = use.place.path

@@ -24,6 +24,7 @@ from replicate.compat.table import (
     names_below,
     public_row,
 )
+from replicate.compat.table.lost import ROOTS, replacement_of
 from replicate.quiet_imports import quiet_stderr
 
 _V1 = re.compile(r"tensorflow(\.compat\.v1)*(?=\.|$)")
@@ -31,6 +32,7 @@ _ESTIMATOR_OF_V2 = re.compile(
     r"(tensorflow(\.compat\.v1)*\.compat\.v2|tensorflow_estimator)\.estimator\b"
 )
 _PYTHON_ESTIMATOR = re.compile(r"tf\.python\.estimator\b")
+_PARTLY_OLD = ("tf.nn",)  # Packages that TensorFlow still has, and of which few names are old.
 _VIEWS = "replicate.compat.tf_contrib"
 _UNKNOWN = "It has no counterpart here."
 
@@ -46,6 +48,11 @@ class Place:
 
     path: str
     is_v2: bool = False
+
+    @property
+    def is_of_friend(self) -> bool:
+        """True for a name that Python or a friend of TensorFlow lost."""
+        return self.path.partition(".")[0] in ROOTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +73,9 @@ class Found:
 
 
 def place_of(name: str) -> Place | None:
-    """Returns the name in the table's spelling, None if it is not of TensorFlow 1 or kfac."""
+    """Returns the name in the table's spelling, None if it is no old name."""
+    if name.partition(".")[0] in ROOTS:
+        return Place(name) if replacement_of(name) is not None else None
     of_v2 = _ESTIMATOR_OF_V2.match(name)
     if of_v2 is not None:
         return Place(f"{ESTIMATOR}{name[of_v2.end() :]}", is_v2=True)
@@ -96,7 +105,11 @@ def _public(path: str) -> str:
 def is_old_package(path: str) -> bool:
     """Returns True for a package whose names stand in the table, one by one."""
     row = _row(path)
-    if f"{path}.".startswith("tf.python.") or (row is not None and row.new is not None):
+    if (
+        f"{path}.".startswith("tf.python.")
+        or path == "tf.nn"
+        or (row is not None and row.new is not None)
+    ):
         return False
     private = path.removeprefix(f"{PRIVATE}.")
     is_private = PRIVATE.startswith(f"{path}.") or path == PRIVATE or private in PRIVATE_MODULES
@@ -112,6 +125,9 @@ def is_package(path: str) -> bool:
 def look_up(place: Place) -> Found | None:
     """Returns the entry of a name; None if the table says nothing of it, or if it is a package."""
     path = place.path
+    if place.is_of_friend:
+        old, new = replacement_of(path) or ("", None)
+        return Found(old, new, "", None) if new is not None else None
     if is_old_package(path):
         return None
     parts = path.split(".")

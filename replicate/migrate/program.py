@@ -2,7 +2,7 @@
 
 A program, as opposed to a module that it imports, calls `tf.disable_v2_behavior()`: graph mode,
 reference variables and shapes are then those of TensorFlow 1. If it or a module of its own uses
-layers of Keras or cells of an RNN, it also chooses legacy Keras, before TensorFlow is imported.
+Keras, it also chooses legacy Keras, before TensorFlow is imported.
 """
 
 import dataclasses
@@ -18,9 +18,7 @@ from replicate.migrate.names import place_of
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.uses import Module
 
-_KERAS = re.compile(
-    r"tf\.(keras|layers|nn\.rnn_cell|contrib\.(cudnn_rnn|keras|layers|legacy_seq2seq|rnn|seq2seq|slim))\b"
-)
+_KERAS = re.compile(r"tf\.(keras|contrib\.keras)\b")
 _SWITCH = "disable_v2_behavior"
 _CHOICE = "TF_USE_LEGACY_KERAS"
 _IMPORT = "import tensorflow.compat.v1 as tf"
@@ -212,7 +210,7 @@ def _is_old(module: Module) -> bool:
         each.name.split(".")[0] == "tensorflow" and ".compat" not in each.name
         for each in module.bindings.imports
     )
-    return is_plain or bool(module.bindings.stars) or any(use.found for use in module.uses)
+    return is_plain or bool(module.bindings.stars) or module.has_old_names
 
 
 def _uses_keras(module: Module) -> bool:

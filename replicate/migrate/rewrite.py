@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import Imported
+from replicate.migrate.friends import is_call_of_today, renamed_methods
 from replicate.migrate.import_statements import ImportEdits
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
@@ -79,6 +80,7 @@ class _Rewriting:
             self._leave(star, self._source.text_of(star), _STAR_IMPORT)
         if towers:
             self._replicate(Towers(self._module))
+        self._edits += renamed_methods(self._module)
         edits = [*self._edits, *self._imports.edits(self._speller.needed)]
         left = tuple(sorted(dict.fromkeys(self._left)))
         return Changes(tuple(edits), left, self._differences)
@@ -147,7 +149,10 @@ class _Rewriting:
             self._replace_import(each, "tf")
 
     def _rewrite_use(self, use: Use) -> None:
-        if self._is_moved_alias(use):
+        self._call_layer(use)
+        if self._is_moved_alias(use) or self._is_kept(use):
+            return
+        if is_call_of_today(self._module, use):
             return
         name = package_name_of(use, self._packages)
         if use.found is None:
@@ -193,6 +198,28 @@ class _Rewriting:
             use.node is statement.value and target in self._packages
             for target, statement in aliases.items()
         )
+
+    def _call_layer(self, use: Use) -> None:
+        """Rewrites `tf.keras.layers.Dense(3).apply(x)`: layers of Keras are called."""
+        made = self._source.parents.get(use.node)
+        method = self._source.parents.get(made) if isinstance(made, cst.Call) else None
+        if (
+            use.place.path.startswith("tf.keras.layers.")
+            and isinstance(method, cst.Attribute)
+            and method.attr.value == "apply"
+            and isinstance(self._source.parents.get(method), cst.Call)
+        ):
+            self._edits.append(Edit(self._source.span(made)[1], self._source.span(method)[1], ""))
+
+    def _is_kept(self, use: Use) -> bool:
+        """Returns True for the use of a name that works as it did, but for some of its calls."""
+        row = use.found.row if use.found is not None else None
+        if row is None or row.kept_up_to is None or use.is_of_bound_name:
+            return False
+        call = self._source.parents.get(use.node)
+        if not isinstance(call, cst.Call) or call.func is not use.node:
+            return True
+        return sum(arg.keyword is None for arg in call.args) <= row.kept_up_to
 
     def _respell(self, node: cst.CSTNode, use: Use, new: str) -> None:
         text = self._speller.spell(new, use.meaning.origin)

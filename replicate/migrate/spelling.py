@@ -9,6 +9,7 @@ from replicate.migrate.bindings import Bindings, Import
 from replicate.migrate.source import Source
 
 _CONTRIB = "replicate.compat.contrib"
+_LAYERS = "replicate.compat.layers"
 _V1 = "tensorflow.compat.v1"
 _MODULES = {"tf": "tf", "tf_slim": "slim", _CONTRIB: "contrib"}
 
@@ -74,6 +75,9 @@ class Speller:
           origin: The import statement through which the old name was found. None for a name of the
             module's own: the import stands after the module's first one.
         """
+        root, _, of_builtins = new.partition(".")
+        if root == "builtins" and of_builtins.partition(".")[0] not in self._taken:
+            return of_builtins
         origin = origin or self._first_import
         if origin is None:
             raise ValueError(f"{new} needs an import, and the module has none.")
@@ -111,10 +115,10 @@ class Speller:
 def _split(new: str) -> tuple[str, str]:
     """Returns the module of a new name that a program imports, and the rest with its dot."""
     parts = new.split(".")
-    if new.startswith("replicate.compat.") and not f"{new}.".startswith(f"{_CONTRIB}."):
-        end = 4
-    elif f"{new}.".startswith(f"{_CONTRIB}."):
+    if f"{new}.".startswith((f"{_CONTRIB}.", f"{_LAYERS}.")):
         end = 3
+    elif new.startswith("replicate.compat."):
+        end = 4
     else:
         end = 1
     return ".".join(parts[:end]), "".join(f".{part}" for part in parts[end:])

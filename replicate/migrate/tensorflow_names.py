@@ -20,7 +20,7 @@ _V2 = (
 )
 _GONE = "TensorFlow {version} has no tf.compat.v1.{rest}."
 _NO_MODULE = "TensorFlow {version} has no {name}."
-_LAZY = ("tf.keras", "tf.layers", "tf.nn.rnn_cell")  # Keras 3 hides them, legacy Keras has them.
+_LAZY = ("tf.keras",)  # Keras 3 hides names of it, legacy Keras has them.
 _ADDED = ("app.flags.", "flags.")  # TensorFlow adds these modules when it is loaded.
 _OURS = Path(__file__).parents[1]
 _REAL = ("compiler", "core", "lite", "python", "tools")

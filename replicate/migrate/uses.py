@@ -93,6 +93,8 @@ class _Uses:
             root = root.value
         first = self._bindings.meaning(root)
         of_first = first.place if first is not None else None
+        if of_first is None and first is not None and place.is_of_friend:
+            of_first = Place(first.name)
         self.found.append(Use(node, meaning, place, of_first or place, look_up(place)))
         return True
 
@@ -105,3 +107,8 @@ class Module:
         self.source = Source(text, walls)
         self.bindings = Bindings(self.source)
         self.uses = uses_in(self.source, self.bindings)
+
+    @property
+    def has_old_names(self) -> bool:
+        """True if it uses old names of TensorFlow, as opposed to those of its friends."""
+        return any(use.found and not use.place.is_of_friend for use in self.uses)

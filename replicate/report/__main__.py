@@ -118,9 +118,7 @@ def _import_libraries() -> None:
         for library in _LIBRARIES:
             importlib.import_module(library)
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{error.name} is not installed: pip install 'replicate-model-fn[examples]'"
-        ) from None
+        raise ImportError(f"{error.name} is not installed: pip install {error.name}") from None
     # TensorBoard uses TensorFlow to read events if it is installed.
     import_if_installed("tensorflow")
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import kfac
 from kfac import protocols as of_kfac
-from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import ModelChange
 from replicate import protocols as of_replicate
 from replicate.all_reduce.step import WorkerStep
 from replicate.canned import model_record
@@ -65,7 +65,7 @@ def test_optimizers_keep_the_protocols(graph):
 
 
 def test_state_that_checkpoints_may_lack_has_an_owner(graph):
-    change = ModelChange("float32", every_step=True)
+    change = ModelChange("float32")
     change.make_variables()
     (owner,) = graph.get_collection(of_replicate.OPTIONAL_STATE)
     assert isinstance(owner, of_replicate.StateOwner)

@@ -36,7 +36,7 @@ def test_what_is_not_wanted_is_known_at_once(graph):
     """The work waits until the condition is known, which must not wait for the work."""
     wanted, known = v1.placeholder(tf.bool, []), threading.Event()
     work = tf.numpy_function(lambda: known.wait(60), [], tf.bool)
-    condition = state.known_after(wanted, work.op)
+    condition = state.Gate(wanted).known_after(work.op)
     tell = tf.numpy_function(lambda _: known.set(), [condition], [])
     several = v1.ConfigProto(inter_op_parallelism_threads=4)
     with v1.Session(config=several) as session:
@@ -46,7 +46,7 @@ def test_what_is_not_wanted_is_known_at_once(graph):
 def test_what_is_wanted_is_known_after_the_work(graph, session):
     counter = state.make_counter("counter")
     work = state.assign_all([state.Assignment(counter, state.read(counter) + 1)])
-    with v1.control_dependencies([state.known_after(tf.constant(True), work)]):
+    with v1.control_dependencies([state.Gate(tf.constant(True)).known_after(work)]):
         seen = state.read(counter)
     session.run(counter.initializer)
     assert [session.run(seen) for _ in range(3)] == [1, 2, 3]
@@ -63,7 +63,7 @@ def test_additions_and_what_follows_the_work(graph, session):
         with v1.control_dependencies([done]):
             return state.assign_all([state.Addition(finished, tf.constant(1, tf.int64))])
 
-    op = state.assign_if(due, compute, finish)
+    op = state.run_if(due, lambda: finish(state.assign_all(compute())))
     always = state.assign_all([state.Addition(runs, tf.constant(1, tf.int64))])
     session.run(v1.global_variables_initializer())
     for is_due in (True, False, True):
@@ -80,7 +80,9 @@ def test_branch_reads_after_the_control_dependencies(graph, session, use_resourc
     with v1.control_dependencies([slow]):
         first = state.assign_all([state.Assignment(source, state.read(source) + 1)])
     with v1.control_dependencies([first]):
-        op = state.assign_if(due, lambda: [state.Assignment(target, state.read(source))])
+        op = state.run_if(
+            due, lambda: state.assign_all([state.Assignment(target, state.read(source))])
+        )
     session.run(v1.global_variables_initializer())
     for expected in (1, 2, 3):
         session.run(op)

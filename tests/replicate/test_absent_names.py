@@ -11,7 +11,7 @@ from replicate.absent_names import HINTS, error_for
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
+        ("RNNClassifier", r"model_fn and pass it to replicate\.Estimator"),
         ("TPUEstimator", r"It is replicate\.tpu\.TPUEstimator"),
         ("experimental", r"replicate\.make_early_stopping_hook"),
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),

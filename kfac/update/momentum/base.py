@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor, Variable
-from kfac.linalg.packing import Packing
-from kfac.linalg.vectors import Vector, as_dense, scalars
+from kfac._types import Scalar, Tensor, Variable
+from kfac.linalg.vectors import Packing, Vector, as_dense, scalars
 from kfac.state import Assignment
 
 
@@ -31,8 +30,9 @@ class StepInputs(NamedTuple):
       velocities: v, read before the step; empty for a rule that keeps none. For a rule that takes
         packed vectors, they may also be the memory of reference variables, as in `weights`.
       packing: The way in which parts are packed.
+      precondition: Returns M⁻¹x, as a vector, for the parts of a vector x, which are not packed.
       multiply: Returns Mx for a vector x.
-      damping: λ, shape [], of at least float32.
+      damping: λ, shape [], of at least float32. Its dtype is that of all scalars.
       model_damping: Part of λ that belongs to the model of the loss, shape []: as for a penalty
         ½λ'|θ|². The rest of λ is only to keep steps short.
     """
@@ -43,14 +43,10 @@ class StepInputs(NamedTuple):
     weights: Callable[[], list[Tensor]]
     velocities: list[Tensor]
     packing: Packing
+    precondition: Callable[[Sequence[Vector]], list[Vector]]
     multiply: Callable[[Sequence[Vector]], list[Vector]]
     damping: Tensor
     model_damping: Tensor
-
-    @property
-    def dtype(self) -> DType:
-        """Dtype for scalars."""
-        return self.damping.dtype
 
 
 class Step(NamedTuple):
@@ -71,7 +67,7 @@ class Step(NamedTuple):
     rate: Tensor
     velocities: list[Tensor]
     model_change: Callable[[], Tensor]
-    state: list[Assignment]
+    state: Sequence[Assignment] = ()
     bounds_velocities: bool = False
     whole: Tensor | None = None
 
@@ -123,22 +119,9 @@ class Momentum(abc.ABC):
     def make_variables(self) -> None:
         """Makes `variables`, once."""
 
-    def velocities_to_precondition(self, inputs: StepInputs) -> list[Vector] | None:
-        """Returns new velocities if the rule has these preconditioned; None if gradients."""
-        del inputs
-        return None
-
     @abc.abstractmethod
-    def step(
-        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
-    ) -> Step:
-        """Computes a step.
-
-        Args:
-          inputs: Gradients and curvature.
-          vector: x, the gradients, or what `velocities_to_precondition` returned.
-          products: M⁻¹x.
-        """
+    def step(self, inputs: StepInputs) -> Step:
+        """Computes a step."""
 
 
 def add_weight_decay(

@@ -11,8 +11,7 @@ from kfac.schedules import called_once
 from kfac.settings import KfacSettings
 from kfac.update.momentum.base import Momentum
 from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
-from kfac.update.momentum.qmodel import QuadraticModelMomentum
-from kfac.update.quadratic_model import ExactCurvature
+from kfac.update.momentum.qmodel import ExactCurvature, QuadraticModelMomentum
 
 MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
 """Values of the optimizers' argument `momentum_type`."""

@@ -11,7 +11,7 @@ References:
 import math
 import numbers
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -69,43 +69,25 @@ class GivenRateMomentum(Momentum):
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
         return self._momentum is not None and not is_zero
 
-    def _rate(self, inputs: StepInputs) -> Tensor:
-        return tensor_ops.as_scalar(self._learning_rate, inputs.dtype)
-
     def _with_momentum(self, inputs: StepInputs, new: Sequence[Vector]) -> list[Vector]:
         """Returns βv + x for a vector x, or x where there is no momentum."""
         if not self.keeps_velocities:
             return list(new)
-        momentum = tensor_ops.as_scalar(self._momentum, inputs.dtype)
+        momentum = tensor_ops.as_scalar(self._momentum, inputs.damping.dtype)
         return vectors.add_scaled(new, momentum, inputs.velocities)
 
     def _shortened(
-        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
+        self, rate: Tensor, vector: Sequence[Vector], products: Sequence[Vector]
     ) -> list[Vector]:
         """Returns M⁻¹x for a vector x, shortened to the norm constraint."""
         if self._norm_constraint is None:
             return list(products)
         coefficient = norm_constraint_coefficient(
-            vectors.inner_product(products, vector, inputs.dtype),
-            self._rate(inputs),
-            tensor_ops.as_scalar(self._norm_constraint, inputs.dtype),
+            vectors.inner_product(products, vector, rate.dtype),
+            rate,
+            tensor_ops.as_scalar(self._norm_constraint, rate.dtype),
         )
         return vectors.scale(coefficient, products)
-
-    def _step(
-        self,
-        inputs: StepInputs,
-        raw: Sequence[Vector],
-        velocities: Sequence[Vector],
-        model_change: Callable[[], Tensor],
-    ) -> Step:
-        return Step(
-            raw=add_weight_decay(raw, inputs.weights, self._weight_decay),
-            rate=self._rate(inputs),
-            velocities=list(velocities) if self.keeps_velocities else [],
-            model_change=model_change,
-            state=[],
-        )
 
 
 def norm_constraint_coefficient(
@@ -138,29 +120,33 @@ class RegularMomentum(GivenRateMomentum):
         """True: Δq takes the product Mu."""
         return True
 
-    def step(
-        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
-    ) -> Step:
+    def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.
 
-        Args:
-          inputs: Gradients and curvature; λ' is its `model_damping`.
-          vector: g.
-          products: M⁻¹g.
+        λ' is the `model_damping` of the inputs.
         """
-        velocities = self._with_momentum(inputs, self._shortened(inputs, vector, products))
+        dtype = inputs.damping.dtype
+        rate = tensor_ops.as_scalar(self._learning_rate, dtype)
+        products = inputs.precondition(inputs.gradient_parts)
+        shortened = self._shortened(rate, inputs.gradients, products)
+        velocities = self._with_momentum(inputs, shortened)
 
         def model_change() -> Tensor:
-            update = vectors.scale(-self._rate(inputs), velocities)
-            curvature = vectors.inner_product(update, inputs.multiply(update), inputs.dtype)
-            slope = vectors.inner_product(update, inputs.gradients, inputs.dtype)
-            size = vectors.squared_norm(update, inputs.dtype)
+            update = vectors.scale(-rate, velocities)
+            curvature = vectors.inner_product(update, inputs.multiply(update), dtype)
+            slope = vectors.inner_product(update, inputs.gradients, dtype)
+            size = vectors.squared_norm(update, dtype)
             surplus = inputs.damping - inputs.model_damping
             return 0.5 * curvature + slope - 0.5 * surplus * size
 
-        # What the weights' decay adds to velocities that are not finite is not finite, either.
-        step = self._step(inputs, velocities, velocities, model_change)
-        return step._replace(bounds_velocities=True)
+        return Step(
+            raw=add_weight_decay(velocities, inputs.weights, self._weight_decay),
+            rate=rate,
+            velocities=velocities if self.keeps_velocities else [],
+            model_change=model_change,
+            # What the weights' decay adds to velocities that are not finite is not finite, either.
+            bounds_velocities=True,
+        )
 
 
 @typing.final
@@ -170,26 +156,22 @@ class AdamMomentum(GivenRateMomentum):
     The velocity depends on no curvature, so that it stays meaningful when the curvature changes.
     """
 
-    def velocities_to_precondition(self, inputs: StepInputs) -> list[Vector]:
-        """Returns βv + g."""
-        return self._with_momentum(inputs, inputs.gradients)
-
-    def step(
-        self, inputs: StepInputs, vector: Sequence[Vector], products: Sequence[Vector]
-    ) -> Step:
-        """Computes a step; Δq = ½α² rᵀv − α r·g for r = M⁻¹v, as rᵀMr = rᵀv.
-
-        Args:
-          inputs: Gradients and curvature.
-          vector: The new v.
-          products: M⁻¹v.
-        """
-        raw = self._shortened(inputs, vector, products)
+    def step(self, inputs: StepInputs) -> Step:
+        """Computes a step; Δq = ½α² rᵀv − α r·g for r = M⁻¹v, as rᵀMr = rᵀv."""
+        dtype = inputs.damping.dtype
+        rate = tensor_ops.as_scalar(self._learning_rate, dtype)
+        velocities = self._with_momentum(inputs, inputs.gradients)
+        products = inputs.precondition(inputs.packing.unpack(velocities))
+        raw = self._shortened(rate, velocities, products)
 
         def model_change() -> Tensor:
-            rate = self._rate(inputs)
-            curvature = vectors.inner_product(raw, vector, inputs.dtype)
-            slope = vectors.inner_product(raw, inputs.gradients, inputs.dtype)
+            curvature = vectors.inner_product(raw, velocities, dtype)
+            slope = vectors.inner_product(raw, inputs.gradients, dtype)
             return 0.5 * tf.square(rate) * curvature - rate * slope
 
-        return self._step(inputs, raw, vector, model_change)
+        return Step(
+            raw=add_weight_decay(raw, inputs.weights, self._weight_decay),
+            rate=rate,
+            velocities=velocities if self.keeps_velocities else [],
+            model_change=model_change,
+        )

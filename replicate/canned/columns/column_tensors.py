@@ -192,6 +192,17 @@ class ColumnTensors:
             value = column.get_dense_tensor(self._cache, self._state)
             return DenseValue(_rows(column.name, value, elements), [])
 
+    def transformed(self, column: Column, elements: int) -> Tensor:
+        """Returns what a column computes of its features, before it makes a vector of it.
+
+        For a bucketized column these are the indices of the buckets, [batch, elements].
+
+        Raises:
+          ValueError: As `dense`.
+        """
+        with self._naming(column), v1.name_scope(scope_name(column)):
+            return _rows(column.name, self._cache.get(column, self._state), elements)
+
     def ids_and_weights(self, column: Column) -> Any:
         """Returns the ids of a categorical column, and their weights: `id_tensor, weight_tensor`.
 

@@ -19,6 +19,7 @@ from replicate.canned.heads.reductions import (
     told,
     total_regularization,
 )
+from replicate.canned.heads.tensor_names import name_tensor
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
@@ -179,6 +180,7 @@ class Head(abc.ABC):
             one of optimizer and train_op_fn is given in TRAIN.
         """
         with v1.name_scope(scope_name(self.name or "head")):
+            name_tensor("logits", logits)
             predictions = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
                 exports = self.export_outputs(predictions)

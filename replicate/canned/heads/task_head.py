@@ -20,6 +20,7 @@ from replicate.canned.heads.reductions import (
     total_regularization,
 )
 from replicate.canned.heads.task import Examples, Task
+from replicate.canned.heads.tensor_names import name_losses, name_predictions
 from replicate.canned.heads.weights import check_weight_column, example_weights
 from replicate.export.outputs import ExportOutput
 
@@ -79,10 +80,14 @@ class TaskHead(Head):
         """Computes the training loss, a scalar. See `Head.loss`."""
         del mode
         with v1.name_scope("losses"):
-            losses, weights = self._losses_and_weights(labels, self._logits(logits), features)[1:]
+            converted, losses, weights = self._losses_and_weights(
+                labels, self._logits(logits), features
+            )
             loss = reduced_loss(losses, weights, self._loss_reduction)
-            if not regularization_losses:
-                return loss
+        name_losses(converted, losses, weights, loss)
+        if not regularization_losses:
+            return loss
+        with v1.name_scope("losses"):
             return loss + total_regularization(regularization_losses)
 
     def average_loss(
@@ -101,6 +106,7 @@ class TaskHead(Head):
         """
         with v1.name_scope("predictions"):
             found = self._task.predictions(self._logits(logits))
+            name_predictions(found)
         unknown = sorted(set(keys or ()) - set(found))
         if unknown:
             raise ValueError(

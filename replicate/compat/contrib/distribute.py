@@ -35,7 +35,7 @@ def MirroredStrategy(  # noqa: N802  # The name of a class.
 
     Args:
       devices: Device of each copy of the model; None: all GPUs or, without GPUs, the CPU.
-      num_gpus: Number of GPUs, ≥ 1, in place of the devices.
+      num_gpus: Number of GPUs in place of the devices; 0 for the CPU.
       num_gpus_per_worker: As num_gpus.
       cross_device_ops: Not used.
       auto_shard_dataset: Not used.
@@ -43,18 +43,24 @@ def MirroredStrategy(  # noqa: N802  # The name of a class.
       prefetch_on_device: Not used.
 
     Raises:
-      ValueError: Devices and a number are given, or the number is below 1.
+      ValueError: Devices and a number are given, or the number is below 0.
     """
     del cross_device_ops, auto_shard_dataset, cross_tower_ops, prefetch_on_device
     count = num_gpus if num_gpus_per_worker is None else num_gpus_per_worker
     if count is None:
         return v1.distribute.MirroredStrategy(devices)
-    if devices is not None or count < 1:
+    if devices is not None or count < 0:
         raise ValueError(
-            f"tf.contrib.distribute.MirroredStrategy takes devices or num_gpus >= 1, got devices="
-            f"{devices!r} and num_gpus={count!r}. For one CPU, give devices=['/cpu:0']."
+            f"tf.contrib.distribute.MirroredStrategy takes devices or num_gpus >= 0, got devices="
+            f"{devices!r} and num_gpus={count!r}."
         )
-    return v1.distribute.MirroredStrategy([f"/gpu:{index}" for index in range(count)])
+    gpus = [f"/gpu:{index}" for index in range(count)]
+    return v1.distribute.MirroredStrategy(gpus or ["/cpu:0"])
+
+
+def list_devices() -> list[str]:
+    """Returns the names of the devices of this process, such as "/device:GPU:0"."""
+    return [device.name for device in tf.config.list_logical_devices()]
 
 
 def ParameterServerStrategy(num_gpus_per_worker: int = 0) -> Any:  # noqa: N802  # As above.

@@ -3,9 +3,8 @@
 `kfac.old_programs.table` has the names of tensorflow/kfac that are gone.
 """
 
-from replicate.compat.table.row import CONTRIB, STRATEGY, Row, same
+from replicate.compat.table.row import CONTRIB, NOTHING, STRATEGY, Row, same
 
-_NOTHING = "It has no counterpart here."
 _FIRST = "Predictions come first there, labels come first here: pass them by keyword."
 _COLLECTIONS = ("metrics_collections", "updates_collections")
 _STREAMING = {
@@ -44,7 +43,7 @@ ROWS = [
         "Needs TensorBoard: pip install tensorboard.",
     ),
     Row("tf.contrib.kfac.*", "kfac", "replicate-model-fn's own K-FAC."),
-    Row("tf.contrib.*", None, _NOTHING),
+    Row("tf.contrib.*", None, NOTHING),
     *(
         Row(
             f"{CONTRIB}.metrics.streaming_{name}",
@@ -96,7 +95,7 @@ ROWS = [
         Row(f"tf.contrib.distribute.{name}", "tf.distribute.ReductionToOneDevice", _NO_EFFECT)
         for name in ("ReductionToOneDeviceCrossDeviceOps", "ReductionToOneDeviceCrossTowerOps")
     ),
-    Row("tf.contrib.distribute.*", None, STRATEGY),
+    Row("tf.contrib.distribute.*", None, NOTHING),
     Row("kfac.python.ops.*", "kfac"),
     Row("kfac.python.ops.kfac_utils.*", "kfac"),
     Row("tf.contrib.kfac.python.ops.*", "kfac"),

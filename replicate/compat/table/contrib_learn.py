@@ -1,7 +1,7 @@
 """Rows of the packages of tf.contrib around the Estimator: learn, estimator, data, opt and more."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import TPU, Row, absent, modules_of, same, written_here
+from replicate.compat.table.row import NOTHING, TPU, Row, absent, modules_of, same, written_here
 from replicate.compat.table.shared_names import (
     HEAD_FUNCTIONS,
     LOGIT_FNS,
@@ -14,9 +14,6 @@ from replicate.compat.table.shared_names import (
 _OURS = "replicate.compat.contrib"
 _FILES = "It reads files that are there, and downloads nothing."
 _HEAD = "The function returns a head of replicate."
-_LEARN_ADVICE = (
-    "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is EstimatorSpec."
-)
 
 _ESTIMATOR = [
     Row(
@@ -34,6 +31,15 @@ _ESTIMATOR = [
     Row("tf.contrib.estimator.Head", "replicate.Head"),
     *same("tf.contrib.estimator", "replicate.v1", HEAD_FUNCTIONS, _HEAD),
     *same("tf.contrib.estimator", "replicate", WITH_HEAD, "head comes first."),
+    *same(
+        "tf.contrib.estimator",
+        "replicate",
+        (
+            "BoostedTreesEstimator",
+            "boosted_trees_classifier_train_in_memory",
+            "boosted_trees_regressor_train_in_memory",
+        ),
+    ),
     *same(
         "tf.contrib.estimator",
         "replicate",
@@ -62,7 +68,7 @@ _ESTIMATOR = [
             "python.estimator.replicate_model_fn",
         ),
     ),
-    Row("tf.contrib.estimator.*", None, "Use the names of replicate."),
+    Row("tf.contrib.estimator.*", None, NOTHING),
 ]
 
 _LEARN = [
@@ -181,7 +187,7 @@ _LEARN = [
             "python.learn",
         ),
     ),
-    Row("tf.contrib.learn.*", None, _LEARN_ADVICE),
+    Row("tf.contrib.learn.*", None, NOTHING),
 ]
 
 _DATA = [
@@ -223,11 +229,6 @@ _DATA = [
             "unique",
         ),
     ),
-    *same(
-        "tf.contrib.data",
-        "tf.data",
-        ("Dataset", "FixedLengthRecordDataset", "Iterator", "TFRecordDataset", "TextLineDataset"),
-    ),
     *modules_of(
         "tf.contrib.data",
         (
@@ -240,7 +241,7 @@ _DATA = [
             "python.ops.sliding",
         ),
     ),
-    Row("tf.contrib.data.*", None, "Use the methods of tf.data.Dataset and tf.data.experimental."),
+    Row("tf.contrib.data.*", None, NOTHING),
 ]
 
 _OPT = [
@@ -255,11 +256,7 @@ _OPT = [
             "python.training.weight_decay_optimizers",
         ),
     ),
-    Row(
-        "tf.contrib.opt.*",
-        None,
-        "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
-    ),
+    Row("tf.contrib.opt.*", None, NOTHING),
 ]
 
 _TPU = [
@@ -339,6 +336,7 @@ _SMALL = [
     Row("tf.contrib.eager.py_func", "tf.py_function"),
     Row("tf.contrib.eager.defun", "tf.function"),
     *modules_of("tf.contrib.eager", ("python.tfe",)),
+    Row("tf.contrib.eager.list_devices", f"{_OURS}.distribute.list_devices"),
     Row("tf.contrib.eager.*", None, "Programs of TensorFlow 1 run in graph mode here."),
     *absent(
         "tf.contrib.linear_optimizer", ("SDCAOptimizer", "SparseFeatureColumn"), HINTS["LinearSDCA"]
@@ -377,49 +375,4 @@ _TUTORIALS = [
     ),
 ]
 
-_PYTHON = [
-    Row(
-        "tf.python.keras.utils.multi_gpu_model",
-        None,
-        "Train the model in a model_fn with replicate.replicate_model_fn, or with "
-        "tf.distribute.MirroredStrategy.",
-    ),
-    Row("tf.python.keras.*", "tf.keras", "Public names only, then TensorFlow's own."),
-    *(
-        Row(f"tf.python.keras.layers.{name}.*", "tf.keras.layers")
-        for name in (
-            "advanced_activations",
-            "convolutional",
-            "core",
-            "embeddings",
-            "merge",
-            "normalization",
-            "pooling",
-            "recurrent",
-            "wrappers",
-        )
-    ),
-    *(
-        Row(f"tf.python.keras.engine.{module}.{name}", f"tf.keras.{new}")
-        for module, name, new in (
-            ("base_layer", "Layer", "layers.Layer"),
-            ("base_layer", "InputSpec", "layers.InputSpec"),
-            ("topology", "Layer", "layers.Layer"),
-            ("topology", "InputSpec", "layers.InputSpec"),
-            ("training", "Model", "Model"),
-            ("input_layer", "Input", "Input"),
-            ("sequential", "Sequential", "Sequential"),
-        )
-    ),
-    *(
-        Row(f"tf.python.keras.utils.{name}.*", "tf.keras.utils")
-        for name in ("generic_utils", "np_utils", "data_utils")
-    ),
-    Row(
-        "tf.python.training.tracking.*",
-        None,
-        "TensorFlow has moved it: use tf.train.Checkpoint and tf.train.list_variables.",
-    ),
-]
-
-ROWS = [*_ESTIMATOR, *_LEARN, *_DATA, *_OPT, *_TPU, *_SMALL, *_TUTORIALS, *_PYTHON]
+ROWS = [*_ESTIMATOR, *_LEARN, *_DATA, *_OPT, *_TPU, *_SMALL, *_TUTORIALS]

@@ -1,10 +1,9 @@
 """Rows of the packages of tf.contrib for sequences: rnn, seq2seq, crf and lookup."""
 
-from replicate.compat.table.row import Row, modules_of, same, written_here
+from replicate.compat.table.row import NOTHING, Row, modules_of, same, written_here
 
 _OURS = "replicate.compat.contrib"
-_CELLS = "Needs tf-keras and TF_USE_LEGACY_KERAS=1, which the runner sets."
-_KERAS = "Needs tf-keras."
+_CELLS = "replicate.compat.cells"
 _CELL_NAMES = (
     "BasicLSTMCell",
     "BasicRNNCell",
@@ -19,7 +18,8 @@ _CELL_NAMES = (
 )
 
 ROWS = [
-    *same("tf.contrib.rnn", "tf.nn.rnn_cell", _CELL_NAMES, _CELLS),
+    *same("tf.nn.rnn_cell", _CELLS, _CELL_NAMES),
+    *same("tf.contrib.rnn", _CELLS, _CELL_NAMES),
     *same(
         "tf.contrib.rnn",
         "tf.nn",
@@ -30,33 +30,52 @@ ROWS = [
         f"{_OURS}.rnn",
         (
             "AttentionCellWrapper",
+            "Conv1DLSTMCell",
+            "Conv2DLSTMCell",
+            "Conv3DLSTMCell",
+            "ConvLSTMCell",
+            "CoupledInputForgetGateLSTMCell",
             "EmbeddingWrapper",
             "FusedRNNCell",
             "FusedRNNCellAdaptor",
             "InputProjectionWrapper",
+            "IntersectionRNNCell",
             "LSTMBlockFusedCell",
             "LSTMBlockWrapper",
             "LayerNormBasicLSTMCell",
+            "NASCell",
             "OutputProjectionWrapper",
             "TimeReversedFusedRNN",
+            "UGRNNCell",
             "stack_bidirectional_dynamic_rnn",
             "stack_bidirectional_rnn",
             "transpose_batch_time",
         ),
-        _KERAS,
     ),
     *same(
         "tf.contrib.rnn",
         f"{_OURS}.rnn",
         ("GRUBlockCell", "GRUBlockCellV2", "LSTMBlockCell"),
-        f"A step is made of several operations. {_KERAS}",
+        "A step is made of several operations.",
     ),
     *(
-        Row(f"{module}.{old}", f"{_OURS}.rnn.{new}", _KERAS)
-        for module in ("tf.contrib.rnn.python.ops.core_rnn_cell", "tf.python.ops.rnn_cell_impl")
+        Row(f"{module}.{old}", f"{_CELLS}.linear.{new}")
+        for module in (
+            "tf.contrib.rnn.python.ops.core_rnn_cell",
+            "tf.contrib.rnn.python.ops.core_rnn_cell_impl",
+            "tf.python.ops.rnn_cell_impl",
+        )
         for old, new in (("_Linear", "Linear"), ("_linear", "linear"))
     ),
-    *same("tf.python.ops.rnn_cell_impl", "tf.nn.rnn_cell", _CELL_NAMES, _CELLS),
+    *(
+        row
+        for module in ("rnn_cell", "rnn_cell_impl")
+        for row in (
+            *same(f"tf.python.ops.{module}", _CELLS, (*_CELL_NAMES, "LayerRNNCell")),
+            Row(f"tf.python.ops.{module}._LayerRNNCell", f"{_CELLS}.LayerRNNCell"),
+            Row(f"tf.python.ops.{module}._like_rnncell", f"{_CELLS}.checks.is_cell"),
+        )
+    ),
     *modules_of(
         "tf.contrib.rnn",
         (
@@ -70,12 +89,8 @@ ROWS = [
             "python.ops.rnn_cell",
         ),
     ),
-    Row(
-        "tf.contrib.rnn.*",
-        None,
-        "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
-    ),
-    *written_here("seq2seq", _KERAS),
+    Row("tf.contrib.rnn.*", None, NOTHING),
+    *written_here("seq2seq"),
     *modules_of(
         "tf.contrib.seq2seq",
         (
@@ -88,13 +103,19 @@ ROWS = [
             "python.ops.loss",
         ),
     ),
-    Row("tf.contrib.seq2seq.*", None, "Use LuongAttention or BahdanauAttention."),
-    *written_here("legacy_seq2seq", _KERAS),
+    Row("tf.contrib.seq2seq.*", None, NOTHING),
+    *written_here("legacy_seq2seq"),
     *modules_of("tf.contrib.legacy_seq2seq", ("python.ops.seq2seq",)),
-    Row("tf.contrib.legacy_seq2seq.*", None, "Use tf.contrib.seq2seq."),
+    Row("tf.contrib.legacy_seq2seq.*", None, NOTHING),
+    *written_here("cudnn_rnn"),
+    *modules_of(
+        "tf.contrib.cudnn_rnn",
+        ("python.layers", "python.layers.cudnn_rnn", "python.ops.cudnn_rnn_ops"),
+    ),
+    Row("tf.contrib.cudnn_rnn.*", None, "Use CudnnLSTM, CudnnGRU, or tf.nn.rnn_cell.BasicRNNCell."),
     *written_here("crf"),
     *modules_of("tf.contrib.crf", ("python.ops.crf",)),
-    Row("tf.contrib.crf.*", None, "Use crf_log_likelihood and crf_decode."),
+    Row("tf.contrib.crf.*", None, NOTHING),
     *written_here("lookup"),
     *same(
         "tf.contrib.lookup",
@@ -104,9 +125,5 @@ ROWS = [
     Row("tf.contrib.lookup.MutableHashTable", "tf.lookup.experimental.MutableHashTable"),
     Row("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable"),
     *modules_of("tf.contrib.lookup", ("lookup_ops",)),
-    Row(
-        "tf.contrib.lookup.*",
-        None,
-        "Use tf.lookup: StaticVocabularyTable, StaticHashTable, TextFileInitializer.",
-    ),
+    Row("tf.contrib.lookup.*", None, NOTHING),
 ]

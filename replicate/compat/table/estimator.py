@@ -6,6 +6,7 @@ from replicate.compat.table.shared_names import (
     LOGIT_FNS,
     STOPPING,
     SUPERVISED,
+    TREES,
     WITH_HEAD,
     tpu_rows,
 )
@@ -43,8 +44,13 @@ _CANNED = (
     "The same arguments in the order of TensorFlow 2: pass all but the first two by keyword. "
     "Optimizers given by name have the learning rates of TensorFlow 1. `devices=` trains on "
     "towers, `optimizer=` takes `tf.compat.v1.train`, Keras and K-FAC. Shared embeddings are "
-    "trained. Operations have other names than in `tf.estimator`: a `LoggingTensorHook` of "
-    "`linear/head/truediv` does not find it, while `loss` is logged by itself."
+    "trained. The tensors that programs log and fetch have the names that they had, such as "
+    "`linear/head/truediv` and `dnn/head/predictions/probabilities`; on towers they are those of "
+    "the first one. Other operations have other names."
+)
+_TREES = (
+    "The same arguments in the same order. One process and one tower train. Checkpoints of "
+    "`tf.estimator` are not read, as they hold its trees in a form of their own."
 )
 V1_DEFAULTS = frozenset(
     (*_CLASSIFIERS_AND_REGRESSORS, "binary_classification_head", "multi_label_head")
@@ -137,6 +143,7 @@ ROWS = [
         "The same arguments; `seed` counts, and N towers find the centers that one finds.",
         "canned.md#k-means",
     ),
+    *same(ESTIMATOR, "replicate", TREES, _TREES, "canned.md#boosted-trees"),
     *same(
         ESTIMATOR,
         "replicate",
@@ -188,12 +195,4 @@ ROWS = [
     *tpu_rows("tf.estimator.tpu"),
     *absent("tf.estimator.experimental", ("RNNClassifier", "RNNEstimator"), HINTS["RNNEstimator"]),
     *absent("tf.estimator.experimental", ("LinearSDCA",), HINTS["LinearSDCA"]),
-    *(
-        Row(f"tf.estimator.{name}", None, HINTS[name])
-        for name in (
-            "BoostedTreesClassifier",
-            "BoostedTreesEstimator",
-            "BoostedTreesRegressor",
-        )
-    ),
 ]

@@ -11,8 +11,15 @@ CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
 
-SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
-MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+SLIM = "It needs tf-slim: pip install tf-slim."
+MISSING: Mapping[str, str] = types.MappingProxyType(
+    {
+        "tf_slim": SLIM,
+        "tensorflow_gan": "It needs TF-GAN: pip install tensorflow-gan.",
+        "tensorflow_probability": "It needs TensorFlow Probability: pip install "
+        "'tensorflow-probability[tf]'.",
+    }
+)
 """Packages that are not always installed, and the sentence for a name that needs one."""
 
 
@@ -27,6 +34,8 @@ class Row:
       page: Page in docs/howto, with or without an anchor, that tells more.
       keywords: If the replacement has the parameters in another order, or by other names: pairs of
         the old name and the new one, in the old order.
+      kept_up_to: Number of positional arguments up to which a call works as it did, so that a
+        rewritten program keeps it; None: all calls are rewritten.
     """
 
     old: str
@@ -34,12 +43,11 @@ class Row:
     difference: str = ""
     page: str = ""
     keywords: tuple[tuple[str, str], ...] = ()
+    kept_up_to: int | None = None
 
 
+NOTHING = "It has no counterpart here."
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
-HEAD = (
-    "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
-)
 STRATEGY = (
     "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
     "ParameterServerStrategy of tf.distribute: each of its devices trains on a batch of its own."

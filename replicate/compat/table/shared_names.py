@@ -14,6 +14,11 @@ WITH_HEAD = (
     "DNNLinearCombinedEstimator",
     "LinearEstimator",
 )
+TREES = (
+    "BoostedTreesClassifier",
+    "BoostedTreesEstimator",
+    "BoostedTreesRegressor",
+)
 HEAD_FUNCTIONS = (
     "binary_classification_head",
     "logistic_regression_head",

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.curvature import averaging
-from kfac.curvature.accumulation import BatchSums
-from kfac.curvature.averaging import Batch, fold_batch
+from kfac.curvature.averaging import BatchSums, fold_batch
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
 from kfac.placement import Place
 from kfac.state import assign_all
@@ -185,7 +184,7 @@ def fold(factors, averaged_rows, session, smallest_large):
     }
     is_finite = v1.placeholder_with_default(True, [])
 
-    update = tf.group(*fold_batch(factors, DEVICES, Batch(substitutes, is_finite), 0.5))
+    update = tf.group(*fold_batch(factors, DEVICES, substitutes, is_finite, 0.5))
 
     def run(arrays, has_finite_loss=True):
         feed = dict(zip(averaged_rows, arrays, strict=True))

@@ -9,7 +9,7 @@ import tensorflow as tf
 import kfac
 from kfac.damping import adaptation
 from kfac.damping.adaptation import AdaptedDamping
-from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import ModelChange
 from kfac.damping.training_loss import TrainingLoss
 from kfac.settings import KfacSettings
 from kfac.state import assign_all, read
@@ -87,13 +87,13 @@ class Descent:
             kfac.LayerCollection(),
         )
         losses.collect(0.5 * self.c * tf.square(self.theta))
-        self.kept = ModelChange("float32", every_step=False)
+        self.kept = ModelChange("float32")
         self.rule = AdaptedDamping(settings(damping=initial, **kwargs), losses, self.kept)
         self.rule.check_variables([self.theta])
         self.rule.make_variables()
         self.kept.make_variables()
-        before = self.rule.before_step(read(self.counter), mean, seconds)
-        with v1.control_dependencies([before]):
+        self.before = self.rule.before_step(read(self.counter), mean, seconds)
+        with v1.control_dependencies([self.before.done]):
             prediction = self.rule.predict(
                 read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
             )
@@ -103,7 +103,7 @@ class Descent:
         with v1.control_dependencies([step.op if hasattr(step, "op") else step]):
             verdict = self.rule.verdict(prediction, seconds)
             self.rejected = verdict.rejected
-            change = self.kept.kept(tf.constant(True), prediction, lambda: None)
+            change = self.kept.kept(prediction.due, prediction.model_change) if prediction else []
             count = v1.assign_add(self.counter, 1)
             self.train = tf.group(assign_all([*verdict.state, *change]), count)
 
@@ -114,6 +114,7 @@ class Descent:
 def test_immediately(graph, session):
     """The loss falls from 4 to 1 at the second step: by what is foretold, or by far less."""
     descent = Descent()
+    assert descent.before.inverse_damping is None  # As it is read.
     session.run(v1.global_variables_initializer())
     session.run(descent.train)
     assert np.isnan(session.run([descent.rule.rho, descent.kept.variable])).all()
@@ -148,8 +149,8 @@ def test_a_step_is_judged_once(graph, session):
     session.run(v1.global_variables_initializer())
     session.run(descent.train, {descent.change: -3.0})  # From 16 to 4, foretold too small.
     assert session.run(descent.rule.variables[2]) == 16.0
-    for _ in range(3):
-        session.run(judge)
+    for expected in (1.0, 0.5, 0.5):  # Inverses use the damping from before the judgement.
+        assert session.run(judge)[1] == expected
         assert session.run([descent.rule.damping, descent.rule.rho]) == [0.5, 4.0]
         assert np.isnan(session.run(descent.rule.variables[2]))
 

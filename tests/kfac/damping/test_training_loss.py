@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.damping.model_change import ModelChange
 from kfac.damping.recomputed_loss import recomputed
-from kfac.damping.rule import StepPrediction
+from kfac.damping.rule import ModelChange
 from kfac.damping.training_loss import PART_OF_LOSS, TrainingLoss
 from kfac.state import assign_all, value_if
 from replicate.saved.checkpoint_names import optional_states
@@ -188,11 +187,9 @@ def test_loop_of_control_flow_v1_is_refused(behavior, graph):
 
 
 def test_for_steps_that_are_judged(graph, session):
-    change = ModelChange("float32", every_step=False)
-    assert change.kept(tf.constant(True), None, lambda: tf.constant(1.0)) == []
+    change = ModelChange("float32")
     due = v1.placeholder(tf.bool, [])
-    prediction = StepPrediction(due, tf.constant(5.0), tf.constant(-2.0), tf.constant(False))
-    keep = assign_all(change.kept(tf.constant(True), prediction, lambda: None))
+    keep = assign_all(change.kept(due, tf.constant(-2.0)))
     session.run(change.variable.initializer)
     session.run(keep, {due: False})
     assert np.isnan(session.run(change.variable))
@@ -201,7 +198,7 @@ def test_for_steps_that_are_judged(graph, session):
 
 
 def test_checkpoints_may_lack_it(graph):
-    change = ModelChange("float32", every_step=True)
+    change = ModelChange("float32")
     change.make_variables()
     (state,) = optional_states()
     assert state.variables == [change.variable]

@@ -13,7 +13,8 @@ from kfac.fisher_blocks import (
     FullyConnectedEKFACFB,
     FullyConnectedKFACBasicFB,
 )
-from kfac.fisher_blocks.kronecker import KroneckerOperator, SplitDamping
+from kfac.fisher_blocks.base import layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.fisher_blocks.kronecker import KroneckerOperator, SplitDamping, balance
 from kfac.fisher_blocks.kronecker import product_or_identity as shared_product
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
 from kfac.linalg.damped_functions import INVERSE, ITSELF, CholeskyInverse
@@ -97,6 +98,43 @@ def test_powers_and_cholesky_factors(laboratory, moment):
     pi, root = np.sqrt(np.trace(a) / np.trace(g)), np.sqrt(0.3 / 9)
     damped = 9 * np.kron(a + pi * root * np.eye(3), g + root / pi * np.eye(3))
     lab.check_functions(block, damped, (-1, -0.5, 0.5, 1))
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((8.0, 2.0), (2.0, 0.5)),
+        ((1e-30, 1e-30), (1.0, 1.0)),  # It does not underflow.
+        ((0.0, 1.0), (1.0, 1.0)),
+        ((1.0, 0.0), (1.0, 1.0)),
+        ((0.0, 0.0), (1.0, 1.0)),
+    ],
+)
+def test_balance_is_the_root_of_the_ratio_of_means(graph, means, expected, evaluate):
+    result = evaluate(balance(*map(tf.constant, means)))
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "of_bias"),
+    [((5, 3), None), ((2, 3, 4, 3), (3,)), ((4, 2, 3), (2, 3))],
+    ids=["dense", "convolution", "several axes of outputs"],
+)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_parameters_to_matrix_and_back(graph, session, shape, of_bias, is_known):
+    """The bias tells how many axes of the weight are outputs."""
+    arrays = [np.random.RandomState(0).randn(*of) for of in (shape, of_bias) if of]
+    given = [v1.placeholder(tf.float64, x.shape if is_known else [None] * x.ndim) for x in arrays]
+    params = tuple(given) if of_bias else given[0]
+    matrix = layer_params_to_mat2d(params)
+    back = mat2d_to_layer_params(params, matrix)
+    feed = dict(zip(given, arrays, strict=True))
+    found, back = session.run([matrix, tf.nest.flatten(back)], feed)
+    outputs = int(np.prod(of_bias or shape[-1:]))
+    expected = np.vstack([array.reshape(-1, outputs) for array in arrays])
+    np.testing.assert_array_equal(found, expected)
+    for one, other in zip(back, arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("transpose", [False, True])
@@ -234,9 +272,9 @@ class DoubledFB(kfac.fisher_blocks.KroneckerBlock):
         return 1
 
     def _make_product(self, gradients, damping):
-        return FullyConnectedKFACBasicFB._make_product(self, gradients, damping)
-
-    _form = kfac.fisher_blocks.dense.DenseForm()
+        made = FullyConnectedKFACBasicFB(self.factor_maker, self.params)
+        made.register_additional_tower(*self.inputs, *self._outputs)
+        return made._make_product(gradients, damping)
 
     def multiply_function(self, function, vector, transpose=False):
         product = super().multiply_function(function, vector, transpose)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import FullyConnectedKroneckerFactor
-from kfac.fisher_factors.moving_average import MovingAverage
+from kfac.fisher_factors import FullyConnectedDiagonalFactor, FullyConnectedKroneckerFactor
 
 v1 = tf.compat.v1
 
@@ -72,41 +71,36 @@ def test_batches_that_are_not_finite_or_empty_are_refused_and_counted(factor, ro
     assert (before[2], after[2]) == (0, 3)
 
 
-@pytest.fixture
-def average(graph):
-    average = MovingAverage()
-    average.make_variables("fc/input", [2, 2], tf.float64, "")
-    return average
-
-
-def test_constant_statistic_is_its_own_average(average, session):
+def test_constant_statistic_is_its_own_average(factor, session):
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = average.fold(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
+    update = factor.fold(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
     session.run(v1.global_variables_initializer())
-    assert np.isnan(session.run(average.read())).all()
+    assert np.isnan(session.run(factor.value)).all()
     for weight in (0.5, 0.9):
         session.run(update)
-        value, found = session.run([average.read(), average.read_weight()])
+        value, found = session.run([factor.value, factor.read_weight()])
         np.testing.assert_allclose(value, statistic, rtol=1e-14)
         np.testing.assert_allclose(found, weight, rtol=1e-14)
 
 
-def test_decay_and_weight_that_only_the_run_knows(average, session):
+def test_decay_and_weight_that_only_the_run_knows(factor, session):
     decay, weight = v1.placeholder(tf.float64, []), v1.placeholder(tf.float32, [])
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = average.fold(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
+    update = factor.fold(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
     session.run(v1.global_variables_initializer())
     for fed in ((0.5, 2.0), (0.25, 4.0)):
         session.run(update, dict(zip((decay, weight), fed, strict=True)))
-    total, found, _ = session.run(average.variables)
+    total, found, _ = session.run(factor.cov_variables)
     assert found == 0.25 * 2 + 4
     np.testing.assert_array_equal(total, found * statistic)
 
 
 def test_an_update_is_one_operation_of_a_device(graph):
-    average = MovingAverage()
-    average.make_variables("fc/input", [3], tf.float32, "/cpu:1")
+    factor = FullyConnectedDiagonalFactor(
+        (((tf.ones([2, 3]), tf.ones([2, 1])),),), False, ("",), "fc"
+    )
+    factor.instantiate_cov_variables("/cpu:1")
     before = len(graph.get_operations())
-    update = average.fold(tf.ones([3]), tf.constant(True), 0.5, 1.0)
+    update = factor.fold(tf.ones([3]), tf.constant(True), 0.5, 1.0)
     assert len(graph.get_operations()) == before + 3  # Two are the arguments.
     assert update.device == "/device:CPU:1"

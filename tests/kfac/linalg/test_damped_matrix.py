@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg import damped_matrix
+from kfac.linalg import damped_matrix, eigendecomposition
+from kfac.linalg.damped_matrix import INVERSES, damped_function
 from kfac.linalg.inversion import LARGEST_BLOCK
 
 v1 = tf.compat.v1
@@ -18,15 +19,15 @@ class Inverter:
             self._damping = v1.placeholder(dtype, [])
             self._previous = v1.placeholder(dtype, [None, None])
             args = self._matrix, self._damping, self._previous
-            eigen = damped_matrix.eigendecompose(self._matrix)
+            eigen = eigendecomposition.eigendecompose(self._matrix)
             self._results = {
-                "inverse": damped_matrix.damped_inverse(*args),
-                "lu": damped_matrix.damped_inverse(*args, method="lu"),
-                "newton_schulz": damped_matrix.damped_inverse(*args, method="newton_schulz"),
-                "eigh": damped_matrix.damped_power(eigen, args[1], -1.0, args[2]),
-                "cholesky": damped_matrix.damped_cholesky(*args),
-                "cholesky_inverse": damped_matrix.damped_cholesky_inverse(*args),
-                "power": damped_matrix.damped_power(eigen, args[1], -0.5, args[2]),
+                "inverse": damped_function(*args, attempts=INVERSES["cholesky"]),
+                "lu": damped_function(*args, attempts=INVERSES["lu"]),
+                "newton_schulz": damped_function(*args, attempts=INVERSES["newton_schulz"]),
+                "eigh": eigendecomposition.damped_power(eigen, args[1], -1.0, args[2]),
+                "cholesky": damped_function(*args, attempts=damped_matrix.CHOLESKY),
+                "cholesky_inverse": damped_function(*args, attempts=damped_matrix.CHOLESKY_INVERSE),
+                "power": eigendecomposition.damped_power(eigen, args[1], -0.5, args[2]),
             }
         self._session = v1.Session(graph=self._graph)
 
@@ -80,7 +81,7 @@ def test_eigenbasis(graph, session):
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
     args = tf.constant(0.3, tf.float64), tf.ones([3, 2], tf.float64)
     found, kept = session.run(
-        [damped_matrix.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
+        [eigendecomposition.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
     )
     vectors, values = found.matrix[:2], found.matrix[2]
     np.testing.assert_allclose(values, [1, 3], rtol=1e-12)
@@ -120,7 +121,9 @@ def test_what_becomes_of_an_indefinite_matrix(
 
 def test_ordinary_inverse_decomposes_once(graph, session):
     matrix = v1.placeholder(tf.float32, [9, 9])
-    result = damped_matrix.damped_inverse(matrix, tf.constant(1.0), tf.zeros([9, 9]))
+    result = damped_function(
+        matrix, tf.constant(1.0), tf.zeros([9, 9]), attempts=INVERSES["cholesky"]
+    )
     metadata = v1.RunMetadata()
     options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
     assert (result.matrix.shape, result.rare_paths.shape) == ([9, 9], [3])
@@ -135,7 +138,7 @@ def test_ordinary_inverse_decomposes_once(graph, session):
 def test_ordinary_inverse_keeps_no_identity(graph, session, largest_constant):
     size = 2 * LARGEST_BLOCK
     matrix, damping = v1.placeholder(tf.float32, [size, size]), v1.placeholder(tf.float32, [])
-    result = damped_matrix.damped_inverse(matrix, damping, matrix)
+    result = damped_function(matrix, damping, matrix, attempts=INVERSES["cholesky"])
     feed = {matrix: np.eye(size), damping: 1}
     assert largest_constant(result.matrix.op, feed) <= LARGEST_BLOCK**2
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.diagonal_power import damped_diagonal_power
-from kfac.linalg.finite_steps import is_finite_step
-from kfac.linalg.packing import make_packing
+from kfac.linalg.linear_operator import damped_diagonal_power
+from kfac.linalg.vectors import make_packing
+from kfac.update.apply import is_finite_step
 
 v1 = tf.compat.v1
 

@@ -4,13 +4,13 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.registration.subgraph import SubGraph
-from kfac.registration.tower_agreement import (
+from kfac.registration.checks import (
     check_batches,
     check_collection,
     check_losses,
     collections_of_graph,
 )
+from kfac.registration.subgraph import SubGraph
 
 v1 = tf.compat.v1
 

@@ -15,7 +15,7 @@ from kfac.linalg.damped_functions import Cholesky
 from kfac.patches.geometry import ConvGeometry
 from kfac.state import make_counter
 from kfac.update import health
-from kfac.update.readings import numbers_of, total_of
+from kfac.update.health import numbers_of, total_of
 
 v1 = tf.compat.v1
 
@@ -108,9 +108,9 @@ def test_numbers_of_a_matrix(graph, session, update_factors, device, dtype):
     update_factors(factor)
     numbers = numbers_of(factor)
     found, covariance, kept = session.run([numbers, factor.cov, factor.get_inv_vars()])
-    np.testing.assert_allclose(found.average.trace, np.trace(covariance), rtol=1e-12)
-    assert found.average.weight == 1
-    np.testing.assert_allclose(found.average.norm, half_square(covariance), rtol=1e-6)
+    np.testing.assert_allclose(found.trace, np.trace(covariance), rtol=1e-12)
+    assert found.weight == 1
+    np.testing.assert_allclose(found.norm, half_square(covariance), rtol=1e-6)
     for slot, matrix in zip(found.slots, kept, strict=True):
         np.testing.assert_allclose(slot.norm, half_square(matrix), rtol=1e-3)
         np.testing.assert_array_equal(slot.rare_paths, [0, 0, 0])
@@ -128,8 +128,8 @@ def test_numbers_of_a_factor_whose_trace_has_another_form(graph, session, update
     factor.register_inverse(DAMPING)
     update_factors(factor)
     found, matrix, kept = session.run([numbers_of(factor), factor.cov, factor.get_inv_vars()])
-    np.testing.assert_allclose(found.average.trace, np.trace(matrix), rtol=1e-12)
-    np.testing.assert_allclose(found.average.norm, half_square(matrix), rtol=1e-6)
+    np.testing.assert_allclose(found.trace, np.trace(matrix), rtol=1e-12)
+    np.testing.assert_allclose(found.norm, half_square(matrix), rtol=1e-6)
     np.testing.assert_allclose(found.slots[0].norm, half_square(kept[0]), rtol=1e-6)
 
 

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.periodic_refresh import RefreshPeriods
-from kfac.update.spread import Spread
+from kfac.update.refresh import RefreshPeriods, Spread
 
 v1 = tf.compat.v1
 

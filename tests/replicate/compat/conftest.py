@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.compat.source_code import compiled
 from replicate.compat.tf1_view import view_builtins
 
 v1 = tf.compat.v1
@@ -15,7 +16,7 @@ def run_source():
 
     def run(source):
         names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
-        exec(compile(source, "program.py", "exec"), names)
+        exec(compiled(source.encode(), "program.py"), names)
         return types.SimpleNamespace(**names)
 
     return run
@@ -39,16 +40,20 @@ def plain_session():
 
 @pytest.fixture(scope="session")
 def run_drawn(plain_session):
-    """Returns what a new graph computes with random variables, and these by their names."""
+    """Returns what a new graph computes with random variables, and these by their names.
 
-    def run(build):
+    All of them but a number of unused ones have a gradient.
+    """
+
+    def run(build, unused=0):
         draws = np.random.default_rng(0)
         with tf.Graph().as_default(), plain_session() as session:
             values = build()
             variables = v1.global_variables()
             drawn = {each.op.name: draws.normal(size=each.shape) for each in variables}
             if not any(each.type == "While" for each in session.graph.get_operations()):
-                assert None not in tf.gradients(tf.nest.flatten(values), v1.trainable_variables())
+                found = tf.gradients(tf.nest.flatten(values), v1.trainable_variables())
+                assert [each is None for each in found].count(True) == unused
             session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
             return session.run(values), drawn
 

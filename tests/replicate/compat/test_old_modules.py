@@ -36,10 +36,10 @@ def test_each_api_has_its_defaults():
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("estimator.boosted_trees_classifier_train_in_memory", "names of replicate"),
+        ("estimator.early_stopping", "no counterpart here"),
         ("tpu.initialize_system", "use_tpu must be False"),
         ("linear_optimizer.SDCAOptimizer", "FtrlOptimizer"),
-        ("cudnn_rnn.CudnnLSTM", "no counterpart"),
+        ("cudnn_rnn.CudnnRNNTanh", "BasicRNNCell"),
     ],
 )
 def test_contrib_fails_on_use_of_the_rest(name, advice):

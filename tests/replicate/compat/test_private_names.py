@@ -36,24 +36,6 @@ def test_keys_are_those_of_the_heads(graph):
     assert names.RECALL_AT_THRESHOLD % 0.5 in metrics
 
 
-def test_dnn_model_fn_trains(graph):
-    v1.train.create_global_step()
-    spec = private.dnn_model_fn_v2(
-        {"x": tf.ones([4, 2])},
-        tf.ones([4, 1]),
-        "train",
-        replicate.RegressionHead(),
-        [3],
-        [tf.feature_column.numeric_column("x", [2])],
-        lambda: v1.train.AdamOptimizer(0.1),
-        config=replicate.RunConfig(progress="off"),
-    )
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        first, _ = session.run([spec.loss, spec.train_op])
-        assert session.run(spec.loss) < first
-
-
 def test_optimizers_by_name(graph):
     made = private.get_optimizer_instance("Adagrad", 0.3)
     assert isinstance(made, v1.train.AdagradOptimizer)
@@ -65,10 +47,6 @@ def test_optimizers_by_name(graph):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: private.dnn_model_fn_v2({}, None, "train", None, [1], [], use_tpu=True),
-            "use_tpu=True",
-        ),
         (lambda: private.get_optimizer_instance("Adam"), "by its name: give learning_rate"),
         (lambda: private.parse_input_fn_result((1, 2, 3)), "got 3 values"),
         (

@@ -15,7 +15,6 @@ from replicate.compat import __main__ as command_line
 from replicate.compat import runner
 
 ROOT = Path(__file__).parents[3]
-needs_keras = pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras")
 
 MODEL = '''
 """The model, in a module of its own."""
@@ -105,7 +104,6 @@ def run_forked(run_python):
     return run
 
 
-@needs_keras
 def test_program_trains_on_the_towers_that_are_asked_for(tmp_path, run_forked):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
@@ -134,7 +132,7 @@ PART = """
 import tensorflow as tf
 
 def fail():
-    layer = tf.contrib.image.rotate
+    layer = tf.contrib.image.connected
     layer(tf.ones([1, 2]))
 """
 
@@ -154,7 +152,7 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path,
     assert ended.code == 2
     assert "Traceback" not in ended.err
     assert ended.err.endswith(
-        f"tf.contrib.image.rotate cannot be used ({tmp_path}/package/part.py:6). It has "
+        f"tf.contrib.image.connected cannot be used ({tmp_path}/package/part.py:6). It has "
         "no counterpart here.\n"
     )
 
@@ -182,7 +180,6 @@ if __name__ == "__main__":
 """
 
 
-@needs_keras
 def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
@@ -247,10 +244,16 @@ def test_options_stand_before_the_program(monkeypatch):
         command_line, "run", lambda *names, **options: calls.append((names, options))
     )
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    options = ["--package=a", "--devices=/gpu:0, /gpu:1", "--package=b"]
+    options = ["--package=a", "--python2", "--devices=/gpu:0, /gpu:1", "--package=b"]
     command_line.main([*options, "-m", "train", "--num_towers=2"])
     devices = ["/gpu:0", "/gpu:1"]
-    expected = {"module": True, "packages": ["a", "b"], "num_towers": None, "devices": devices}
+    expected = {
+        "module": True,
+        "packages": ["a", "b"],
+        "num_towers": None,
+        "devices": devices,
+        "python2": True,
+    }
     assert calls == [(("train", "--num_towers=2"), expected)]
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.compat import cells
 from replicate.compat.absent import is_absent
 from replicate.compat.mnist import input_data
 from replicate.compat.old_modules import OldModule
@@ -51,7 +52,7 @@ import tensorflow.python.ops.array_ops as array_ops
 from tensorflow import estimator, logging
 from tensorflow.compat.v1.estimator import RunConfig
 from tensorflow.contrib import kfac
-from tensorflow.contrib.cudnn_rnn.python.layers import CudnnLSTM
+from tensorflow.contrib.cudnn_rnn.python.layers import CudnnRNNTanh
 from tensorflow.core.framework import graph_pb2
 from tensorflow.examples.tutorials.mnist import input_data
 from tensorflow.python.estimator.canned.head import _Head
@@ -64,14 +65,31 @@ import os.path as path
     assert names.estimator is VIEW.estimator
     assert names.RunConfig is replicate.RunConfig
     assert names.learn is VIEW.contrib.learn
-    assert is_absent(names.CudnnLSTM)
+    assert is_absent(names.CudnnRNNTanh)
     assert names.input_data.read_data_sets is input_data.read_data_sets
-    assert names._Head is replicate.Head
-    assert names.ops is importlib.import_module("tensorflow.python.framework.ops")
+    assert issubclass(replicate.Head, names._Head)
+    assert names.ops is VIEW.python.framework.ops
+    real = importlib.import_module("tensorflow.python.framework.ops")
+    assert names.ops.name_scope is real.name_scope
     assert names.array_ops is VIEW.python.ops.array_ops
     assert names.logging is tf.compat.v1.logging
     assert names.graph_pb2.GraphDef is tf.compat.v1.GraphDef
     assert hasattr(names.path, "join")
+
+
+def test_cells_stand_in_tf_nn_and_in_private_modules(run_source):
+    names = run_source(
+        """
+from tensorflow.nn.rnn_cell import LSTMCell
+from tensorflow.python.ops.rnn_cell import *
+from tensorflow.python.ops.rnn_cell_impl import _Linear, _like_rnncell, _zero_state_tensors
+"""
+    )
+    assert names.LSTMCell is cells.LSTMCell is VIEW.nn.rnn_cell.LSTMCell
+    assert names.GRUCell is cells.GRUCell
+    assert names.RNNCell is VIEW.contrib.rnn.RNNCell
+    assert VIEW.nn.relu is tf.nn.relu
+    assert {"relu", "rnn_cell"} <= set(dir(VIEW.nn))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +133,7 @@ import tf_slim
 def test_optional_package_that_is_missing_is_named_when_used(monkeypatch):
     monkeypatch.setitem(sys.modules, "tf_slim", None)
     name = OldModule("tf.contrib.slim", "replicate.v1").conv2d
-    message = r"slim\.conv2d cannot be used.*pip install 'replicate.*\[contrib\]'"
+    message = r"slim\.conv2d cannot be used.*pip install tf-slim"
     with pytest.raises(AttributeError, match=message):
         name(1, 2)
 

@@ -16,7 +16,7 @@ CELLS = [
         "files = !ls\ntf.estimator?\nif files:\n    %time x = 1\nmode = tf.estimator.ModeKeys.EVAL",
     ),
     ("code", "print 'Python 2'"),
-    ("code", "text = '''\n% tf.estimator\n'''\ntf.contrib.gan.gan_model(tf.nn.relu)\n"),
+    ("code", "text = '''\n% tf.estimator\n'''\ntf.contrib.bigtable.gan_model(tf.nn.relu)\n"),
 ]
 NEW = [
     "%matplotlib inline\n!pip install tensorflow==1.15\nimport tensorflow.compat.v1 as tf\n"
@@ -49,7 +49,7 @@ def test_cells_change_and_the_rest_stays(tmp_path, form):
         after["source"] = before["source"]
     assert json.dumps(new) == json.dumps(old)
     assert [each[:2] for each in result.left] == [
-        ("cell 5:4:1", "tf.contrib.gan.gan_model"),
+        ("cell 5:4:1", "tf.contrib.bigtable.gan_model"),
         ("cell 4", ""),
     ]
     assert result.left[1][2].startswith("The cell is not Python (Missing parentheses")
@@ -72,7 +72,7 @@ def of_codes(*codes):
 def test_no_text_of_a_program_is_taken_for_a_mark(tmp_path, code):
     path = tmp_path / "a.ipynb"
     first = "%magic\nimport tensorflow as tf"
-    last = "#@ cell 2\ntf.contrib.gan"
+    last = "#@ cell 2\ntf.contrib.bigtable"
     path.write_text(of_codes(first, code, last))
     (result,) = rewrite_files([path], in_new=True)
     new = f"{first.replace('tensorflow', 'tensorflow.compat.v1')}\n\ntf.disable_v2_behavior()"

@@ -36,9 +36,14 @@ def test_programs_switch_and_modules_do_not(text, is_program):
 
 
 @pytest.mark.parametrize(
-    "use", ["tf.layers.dense", "tf.keras.Model", "tf.nn.rnn_cell.GRUCell", "tf.contrib.slim.conv2d"]
+    "use", ["tf.nn.rnn_cell.GRUCell", "tf.contrib.seq2seq.tile_batch", "tf.layers.dense"]
 )
-def test_layers_and_cells_need_legacy_keras(use):
+def test_cells_and_layers_need_no_keras(use):
+    assert needs(main=f"{MAIN}x = {use}") == (True, False)
+
+
+@pytest.mark.parametrize("use", ["tf.keras.Model", "tf.contrib.keras.models.Model"])
+def test_keras_is_legacy_keras(use):
     assert needs(main=f"{MAIN}x = {use}") == (True, True)
     chosen = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = {use}"
     assert needs(main=chosen) == (True, False)
@@ -48,8 +53,8 @@ def test_modules_of_a_program_count_and_are_no_programs():
     texts = {
         "a.main": "from a.nets import net\nif __name__ == '__main__': net.run()",
         "a.nets.net": "from . import base",
-        "a.nets.base": "import tensorflow as tf\ntf.layers.dense(x)",
-        "b.other": "import tensorflow as tf\ntf.layers.dense(x)",
+        "a.nets.base": "import tensorflow as tf\ntf.keras.Model(x)",
+        "b.other": "import tensorflow as tf\ntf.keras.Model(x)",
     }
     assert needs("a.main", **texts) == (True, True)
     assert needs("a.nets.base", **texts) == (False, False)

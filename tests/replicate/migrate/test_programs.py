@@ -13,7 +13,6 @@ from replicate.migrate.__main__ import main
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "legacy" / "unchanged"
 pytestmark = [
-    pytest.mark.skipif(find_spec("tf_keras") is None, reason="needs tf-keras"),
     pytest.mark.skipif(find_spec("tf_slim") is None, reason="needs tf-slim"),
     pytest.mark.timeout(250),
 ]

@@ -69,6 +69,28 @@ def test_defaults_of_tensorflow_1_are_kept():
     )
 
 
+def test_names_that_tensorflow_still_has_change_where_it_matters():
+    check(
+        """
+        - import tensorflow as tf
+        + import tensorflow.compat.v1 as tf
+        + from replicate.compat.lost import scopes, shapes, messages
+          from tensorflow.python.ops import array_ops
+        - from tensorflow.python.training import training_ops
+        + from replicate.compat.lost import kernels as training_ops
+          with tf.name_scope("a"):
+        -     with tf.name_scope("a", [x]):
+        -         x = tf.nn.conv2d_transpose(x, w, s, [1])
+        - y = tf.train.Int64List(value=tf.keras.layers.Dense(2).apply(x))
+        - z = array_ops.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+        +     with scopes.name_scope("a", [x]):
+        +         x = shapes.conv2d_transpose(x, w, s, [1])
+        + y = messages.Int64List(value=tf.keras.layers.Dense(2)(x))
+        + z = tf.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+        """
+    )
+
+
 IMPORTS = [
     ("from tensorflow import estimator", "estimator.RunConfig"),
     ("from replicate import v1 as estimator", "estimator.RunConfig"),
@@ -92,6 +114,26 @@ IMPORTS = [
     ("import numpy as np\nimport tensorflow.compat.v1 as tf", "tf.nn.relu"),
     ("from tensorflow.contrib.kfac.python.ops import optimizer as o", "o.KfacOptimizer"),
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
+    ("from tensorflow.python.layers import core as layers_core", "layers_core.Dense(2)"),
+    ("from replicate.compat import layers as layers_core", "layers_core.Dense(2)"),
+    ("import tensorflow.layers as l", "l.dense(x, 2)"),
+    ("from replicate.compat import layers as l", "l.dense(x, 2)"),
+    ("from tensorflow.layers import Layer", "Layer()"),
+    ("from replicate.compat.layers import Layer", "Layer()"),
+    ("import tensorflow as tf", "tf.layers.dense(x, 2), tf.nn.relu"),
+    (
+        "import tensorflow.compat.v1 as tf\nfrom replicate.compat import layers",
+        "layers.dense(x, 2), tf.nn.relu",
+    ),
+    ("from tensorflow.nn import rnn_cell", "rnn_cell.GRUCell(2)"),
+    ("from replicate.compat import cells as rnn_cell", "rnn_cell.GRUCell(2)"),
+    ("from tensorflow.contrib.rnn import LSTMCell as Cell", "Cell(2)"),
+    ("from replicate.compat.cells import LSTMCell as Cell", "Cell(2)"),
+    ("import tensorflow as tf", "tf.nn.rnn_cell.GRUCell(2), tf.nn.relu"),
+    (
+        "import tensorflow.compat.v1 as tf\nfrom replicate.compat.cells import GRUCell",
+        "GRUCell(2), tf.nn.relu",
+    ),
     ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
     ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
@@ -134,9 +176,9 @@ def test_package_becomes_an_import_unless_all_its_uses_are_rewritten():
 
           def f(x, mode=tfe.ModeKeys.TRAIN):
               return slim.conv2d(x, 3)
-        - x = data.TFRecordDataset
+        - x = data.AUTOTUNE
         - y = opt.ModelAverageOptimizer, fc.KMeansClustering
-        + x = tf.data.TFRecordDataset
+        + x = tf.data.experimental.AUTOTUNE
         + y = replicate.ModelAverageOptimizer, replicate.KMeansClustering
         """
     )
@@ -243,8 +285,12 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        ("tf.contrib.cudnn_rnn.CudnnLSTM(1)", "tf.contrib.cudnn_rnn.CudnnLSTM", "no counterpart"),
-        ("from tensorflow.contrib.gan import x", "tf.contrib.gan.x", "no counterpart"),
+        (
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh(1)",
+            "tf.contrib.cudnn_rnn.CudnnRNNTanh",
+            "BasicRNNCell",
+        ),
+        ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
         (
             "from tensorflow.contrib.slim import *",
             "from tensorflow.contrib.slim import *",
@@ -292,7 +338,8 @@ def test_name_that_may_be_something_else_is_told_and_stays():
     )
     assert left[0][0] == "tf.contrib.data"
     assert left[-1][0] == "tf.contrib.data.TFRecordDataset"
-    assert "bound in several ways here. Write tf.data.TFRecordDataset" in left[-1][1]
+    new = "replicate.compat.contrib.data.TFRecordDataset"
+    assert f"bound in several ways here. Write {new}" in left[-1][1]
 
 
 def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
@@ -317,3 +364,37 @@ def test_names_are_checked_without_loading_tensorflow(monkeypatch):
         "tf.estimator.DNNClassifier(tf.estimator.ModeKeys)\ntf.contrib.lookup.HashTable(1, 2)\n"
     )
     assert rewritten(text)[1] == []
+
+
+def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
+    check(
+        """
+          import time
+          import xml.etree.ElementTree as ElementTree
+        - import xml.etree.cElementTree as tree
+        - import pkg_resources
+        - from collections import Mapping, OrderedDict
+        - from scipy.misc import imread
+        - from distutils.version import LooseVersion
+        + from xml.etree import ElementTree as tree
+        + from replicate.compat.friends import packages as pkg_resources
+        + from collections.abc import Mapping
+        + from collections import OrderedDict
+        + from replicate.compat.friends.images import imread
+        + from replicate.compat.friends.versions import LooseVersion
+          import numpy as np
+        + from replicate.compat.friends import arrays, files
+          import yaml
+          def load(path, array):
+        -     start = time.clock(), np.product([1, 2])
+        -     kinds = np.float, np.int32, np.NINF
+        -     raw = np.fromstring(array.tostring(), np.uint8)
+        +     start = time.process_time(), np.prod([1, 2])
+        +     kinds = float, np.int32, arrays.NINF
+        +     raw = arrays.fromstring(array.tobytes(), np.uint8)
+              numbers = np.fromstring("1 2", sep=" "), np.array([1])
+        -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
+        +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
+              return pkg_resources.get_distribution("numpy"), tree.tostring(array)
+        """
+    )

@@ -89,7 +89,7 @@ def test_what_is_missing_is_told_in_one_line(libraries, tmp_path, capsys, monkey
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, library, None)
             assert program.main([str(tmp_path)]) == 2
-        told = f"{library} is not installed: pip install 'replicate-model-fn[examples]'"
+        told = f"{library} is not installed: pip install {library}"
         assert capsys.readouterr().err == f"replicate.report: {told}\n"
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+v1 = tf.compat.v1
+
 _BATCH = 128
 _BUFFER = 10000
 
@@ -22,7 +24,7 @@ def numpy_input(
     labels = _arrays(y) if isinstance(y, Mapping) else None if y is None else np.asarray(y)
 
     def input_fn() -> Any:
-        dataset = tf.data.Dataset.from_tensor_slices(
+        dataset = v1.data.Dataset.from_tensor_slices(
             features if labels is None else (features, labels)
         )
         if shuffles:

@@ -5,6 +5,7 @@ from replicate.compat.contrib.opt.adam import (
     LazyAdamOptimizer,
     NadamOptimizer,
 )
+from replicate.compat.contrib.opt.lars import LARSOptimizer
 from replicate.compat.contrib.opt.moving_average import MovingAverageOptimizer
 from replicate.compat.contrib.opt.weight_decay import (
     AdamWOptimizer,
@@ -17,6 +18,7 @@ __all__ = [
     "AdaMaxOptimizer",
     "AdamWOptimizer",
     "DecoupledWeightDecayExtension",
+    "LARSOptimizer",
     "LazyAdamOptimizer",
     "MomentumWOptimizer",
     "MovingAverageOptimizer",

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from replicate.compat.contrib.repaired_slim.moving_statistics import (
-    move_debiased,
-    move_towards,
-    renormalize,
-)
+from replicate.compat.contrib.repaired_slim.moving_statistics import move_debiased, renormalize
+from replicate.compat.layers.moving_average import move_towards
 
 v1 = tf.compat.v1
 _slim = importlib.import_module("tf_slim")

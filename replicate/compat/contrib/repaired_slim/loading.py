@@ -1,9 +1,9 @@
 """The import of tf-slim, and its repair.
 
-tf-slim 1.1 uses private names of TensorFlow that moved, and its `batch_norm` needs layers that are
-gone. Here each module of tf-slim gets the public name in the place of a moved one, and its layers
-and networks get the `batch_norm` of this folder. Nothing else of tf-slim changes, and nothing of
-TensorFlow.
+tf-slim 1.1 uses private names of TensorFlow that moved, private modules of layers, and its
+`batch_norm` needs layers that are gone. Here each module of tf-slim gets the public name in the
+place of a moved one, its layers are made of `replicate.compat.layers`, and its layers and networks
+get the `batch_norm` of this folder. Nothing else of tf-slim changes, and nothing of TensorFlow.
 """
 
 import __future__
@@ -17,10 +17,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.compat import layers
+
 v1 = tf.compat.v1
 
 _SLIM = "tf_slim"
 _WITH_BATCH_NORM = (_SLIM, f"{_SLIM}.layers", f"{_SLIM}.layers.layers")
+_OF_LAYERS = f"{_SLIM}.layers.layers"
+_LAYERS = tuple(f"{kind}_layers" for kind in ("convolutional", "core", "normalization", "pooling"))
 _FUTURE = frozenset(__future__.all_feature_names)
 _MOVED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
@@ -118,6 +122,8 @@ def _repair() -> None:
     for found in pkgutil.walk_packages(package.__path__, f"{_SLIM}."):
         if not found.name.endswith(("_test", "test_utils")):
             _complete(importlib.import_module(found.name))
+    for name in _LAYERS:
+        _change(importlib.import_module(_OF_LAYERS), name, layers)
     for name in _WITH_BATCH_NORM:
         _change(importlib.import_module(name), "batch_norm", batch_norm)
 

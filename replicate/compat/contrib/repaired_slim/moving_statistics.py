@@ -1,4 +1,4 @@
-"""Moving averages of batch statistics: the plain one, the debiased one, and batch renormalization.
+"""Moving averages of batch statistics: the debiased one, and batch renormalization.
 
 References:
   Ioffe and Szegedy (2015), Batch Normalization, https://arxiv.org/abs/1502.03167
@@ -11,15 +11,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from replicate.compat.layers.moving_average import move_towards
+
 v1 = tf.compat.v1
-
-
-def move_towards(variable: Any, value: Any, decay: Any) -> Any:
-    """Moves an average, in an assignment: m ← m − (1 − d)(m − x), with d in [0, 1]."""
-    dtype = variable.dtype.base_dtype
-    with v1.name_scope("AssignMovingAvg"), v1.colocate_with(variable):
-        rate = tf.cast(tf.convert_to_tensor(1.0 - decay), dtype)
-        return v1.assign_sub(variable, (variable - tf.cast(value, dtype)) * rate)
 
 
 def move_debiased(variable: Any, value: Any, decay: Any, collections: Sequence[str]) -> Any:

@@ -5,13 +5,14 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import rnn_cell
-from replicate.compat.contrib.rnn.linear import linear
+from replicate.compat.cells.base import RNNCell
+from replicate.compat.cells.checks import checked_cell
+from replicate.compat.cells.linear import linear
 
 v1 = tf.compat.v1
 
 
-class AttentionCellWrapper(rnn_cell.RNNCell):
+class AttentionCellWrapper(RNNCell):
     """A cell that sees its last outputs through attention, as Bahdanau, Cho and Bengio (2014), 3.1.
 
     Variables: kernel and bias of the inputs; attention/attn_w [1, 1, attn_size, attn_vec_size],
@@ -45,8 +46,7 @@ class AttentionCellWrapper(rnn_cell.RNNCell):
           ValueError: The length is less than 1, or only the cell's state is a tuple.
         """
         super().__init__(_reuse=reuse)
-        if not (hasattr(cell, "state_size") and callable(cell)):
-            raise TypeError(f"AttentionCellWrapper takes a cell, got {cell!r}.")
+        self._cell = checked_cell("AttentionCellWrapper", cell)
         if tf.nest.is_nested(cell.state_size) and not state_is_tuple:
             raise ValueError(
                 "AttentionCellWrapper got a cell whose state is a tuple, but state_is_tuple=False: "
@@ -56,7 +56,6 @@ class AttentionCellWrapper(rnn_cell.RNNCell):
             raise ValueError(
                 f"AttentionCellWrapper got attn_length={attn_length}, but it must be at least 1."
             )
-        self._cell = cell
         self._attn_length = attn_length
         self._attn_size: int = cell.output_size if attn_size is None else attn_size
         self._vec_size = self._attn_size if attn_vec_size is None else attn_vec_size

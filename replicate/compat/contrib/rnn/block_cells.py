@@ -8,23 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import rnn_cell
-from replicate.compat.contrib.rnn.linear import affine
+from replicate.compat.cells.base import LayerRNNCell
+from replicate.compat.cells.checks import known_width
+from replicate.compat.cells.linear import affine
+from replicate.compat.cells.states import LSTMStateTuple
 
 v1 = tf.compat.v1
-
-
-def known_width(cell: str, shape: Any) -> int:
-    """Returns the last dimension of the inputs of a cell.
-
-    Raises:
-      ValueError: It is unknown.
-    """
-    dimensions = tf.TensorShape(shape)
-    width = dimensions.as_list()[-1] if dimensions.rank else None
-    if width is None:
-        raise ValueError(f"{cell} needs inputs whose last dimension is known, got {shape}.")
-    return int(width)
 
 
 def lstm_variables(layer: Any, width: int, units: int, peepholes: bool) -> list[Any]:
@@ -52,7 +41,7 @@ def block_arguments(variables: list[Any]) -> dict[str, Tensor]:
     return {"w": kernel, "b": bias, "wci": wci, "wcf": wcf, "wco": wco}
 
 
-class LSTMBlockCell(rnn_cell.RNNCell):
+class LSTMBlockCell(LayerRNNCell):
     """An LSTM cell whose kernel has the columns of input gate, new value, forget and output gate.
 
     Variables: kernel [input + units, 4·units] and bias [4·units]; with peepholes w_i_diag, w_f_diag
@@ -89,7 +78,7 @@ class LSTMBlockCell(rnn_cell.RNNCell):
     @property
     def state_size(self) -> Any:
         """LSTMStateTuple(c, h) of the size of the cell."""
-        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
+        return LSTMStateTuple(self._num_units, self._num_units)
 
     @property
     def output_size(self) -> int:
@@ -124,10 +113,10 @@ class LSTMBlockCell(rnn_cell.RNNCell):
         if peepholes:
             output += cell * peepholes[2]
         hidden = tf.sigmoid(output) * tf.tanh(cell)
-        return hidden, rnn_cell.LSTMStateTuple(cell, hidden)
+        return hidden, LSTMStateTuple(cell, hidden)
 
 
-class GRUBlockCell(rnn_cell.RNNCell):
+class GRUBlockCell(LayerRNNCell):
     """A GRU cell.
 
     Variables: w_ru [input + units, 2·units], b_ru, w_c [input + units, units] and b_c.

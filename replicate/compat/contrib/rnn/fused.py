@@ -6,8 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import layers, rnn_cell
-from replicate.compat.contrib.rnn.block_cells import block_arguments, known_width, lstm_variables
+from replicate.compat.cells.checks import known_width
+from replicate.compat.cells.states import LSTMStateTuple
+from replicate.compat.contrib.rnn.block_cells import block_arguments, lstm_variables
+from replicate.compat.layers.base import Layer
 
 v1 = tf.compat.v1
 
@@ -99,7 +101,7 @@ class TimeReversedFusedRNN(FusedRNNCell):
         return _reversed(outputs, sequence_length), state
 
 
-class LSTMBlockWrapper(layers.Layer):
+class LSTMBlockWrapper(Layer):
     """An LSTM that runs over all times in one operation; an abstract class."""
 
     @property
@@ -148,7 +150,7 @@ class LSTMBlockWrapper(layers.Layer):
             inside = tf.transpose(tf.sequence_mask(lengths, tf.shape(steps)[0], outputs.dtype))
             outputs *= tf.expand_dims(inside, 2)
             state = _at_end(cells, cell, lengths), _at_end(outputs, output, lengths)
-        return tf.unstack(outputs) if is_list else outputs, rnn_cell.LSTMStateTuple(*state)
+        return tf.unstack(outputs) if is_list else outputs, LSTMStateTuple(*state)
 
     def _initial(self, state: Any, dtype: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
         if state is not None:

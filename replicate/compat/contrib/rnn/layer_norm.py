@@ -6,14 +6,15 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import rnn_cell
-from replicate.compat.contrib.rnn.linear import linear
+from replicate.compat.cells.base import RNNCell
+from replicate.compat.cells.linear import linear
+from replicate.compat.cells.states import LSTMStateTuple
 
 v1 = tf.compat.v1
 _EPSILON = 1e-12
 
 
-class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
+class LayerNormBasicLSTMCell(RNNCell):
     """An LSTM cell whose gates and cell are normalized.
 
     Layer normalization: Ba, Kiros and Hinton (2016), section 3.1. Recurrent dropout: Semeniuta,
@@ -63,7 +64,7 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
     @property
     def state_size(self) -> Any:
         """LSTMStateTuple(c, h) of the size of the cell."""
-        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
+        return LSTMStateTuple(self._num_units, self._num_units)
 
     @property
     def output_size(self) -> int:
@@ -83,16 +84,27 @@ class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
         kept = cell * tf.sigmoid(forget + self._forget_bias)
         cell = self._normal(kept + tf.sigmoid(add) * value, "state")
         hidden = self._activation(cell) * tf.sigmoid(output)
-        return hidden, rnn_cell.LSTMStateTuple(cell, hidden)
+        return hidden, LSTMStateTuple(cell, hidden)
 
     def _normal(self, values: Tensor, scope: str) -> Tensor:
         if not self._layer_norm:
             return values
-        with v1.variable_scope(scope):
-            gain = v1.constant_initializer(self._norm_gain)
-            shift = v1.constant_initializer(self._norm_shift)
-            shape = [self._num_units]
-            gamma = v1.get_variable("gamma", shape, values.dtype, initializer=gain)
-            beta = v1.get_variable("beta", shape, values.dtype, initializer=shift)
-        mean, variance = tf.nn.moments(values, [1], keepdims=True)
-        return tf.nn.batch_normalization(values, mean, variance, beta, gamma, _EPSILON)
+        return normalized(values, scope, self._norm_gain, self._norm_shift)
+
+
+def normalized(values: Tensor, scope: str, gain: float, shift: float) -> Tensor:
+    """Normalizes the rows of [batch, size].
+
+    Args:
+      values: [batch, size].
+      scope: Scope of the variables gamma and beta, [size].
+      gain: First value of gamma.
+      shift: First value of beta.
+    """
+    shape = values.shape.as_list()[-1:]
+    with v1.variable_scope(scope):
+        ones, zeros = v1.constant_initializer(gain), v1.constant_initializer(shift)
+        gamma = v1.get_variable("gamma", shape, values.dtype, initializer=ones)
+        beta = v1.get_variable("beta", shape, values.dtype, initializer=zeros)
+    mean, variance = tf.nn.moments(values, [1], keepdims=True)
+    return tf.nn.batch_normalization(values, mean, variance, beta, gamma, _EPSILON)

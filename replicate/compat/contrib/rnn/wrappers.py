@@ -6,20 +6,19 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import rnn_cell
-from replicate.compat.contrib.rnn.linear import linear
+from replicate.compat.cells.base import RNNCell
+from replicate.compat.cells.checks import checked_cell
+from replicate.compat.cells.linear import linear
 
 v1 = tf.compat.v1
 
 
-class _Wrapper(rnn_cell.RNNCell):
+class _Wrapper(RNNCell):
     """A cell around another one."""
 
     def __init__(self, cell: Any, reuse: bool | None) -> None:
         super().__init__(_reuse=reuse)
-        if not (hasattr(cell, "state_size") and hasattr(cell, "output_size") and callable(cell)):
-            raise TypeError(f"{type(self).__name__} takes a cell, got {cell!r}.")
-        self._cell = cell
+        self._cell = checked_cell(type(self).__name__, cell)
 
     @property
     def state_size(self) -> Any:

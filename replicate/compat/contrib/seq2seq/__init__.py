@@ -1,7 +1,7 @@
 """tf.contrib.seq2seq: losses, helpers, attention and decoders of models from sequence to sequence.
 
-Cells and layers are those of tf.nn.rnn_cell and tf.layers, which need tf-keras. Variables have the
-names and shapes of TensorFlow 1.15.
+Cells and layers are those of tf.nn.rnn_cell and tf.layers. Variables have the names and shapes of
+TensorFlow 1.15.
 """
 
 from replicate.compat.contrib.seq2seq.attention import (
@@ -36,6 +36,12 @@ from replicate.compat.contrib.seq2seq.helpers import (
     TrainingHelper,
 )
 from replicate.compat.contrib.seq2seq.loss import sequence_loss
+from replicate.compat.contrib.seq2seq.monotonic import (
+    BahdanauMonotonicAttention,
+    LuongMonotonicAttention,
+    monotonic_attention,
+    safe_cumprod,
+)
 from replicate.compat.contrib.seq2seq.scheduled import (
     ScheduledEmbeddingTrainingHelper,
     ScheduledOutputTrainingHelper,
@@ -46,6 +52,7 @@ __all__ = [
     "AttentionWrapper",
     "AttentionWrapperState",
     "BahdanauAttention",
+    "BahdanauMonotonicAttention",
     "BasicDecoder",
     "BasicDecoderOutput",
     "BeamSearchDecoder",
@@ -58,6 +65,7 @@ __all__ = [
     "Helper",
     "InferenceHelper",
     "LuongAttention",
+    "LuongMonotonicAttention",
     "SampleEmbeddingHelper",
     "ScheduledEmbeddingTrainingHelper",
     "ScheduledOutputTrainingHelper",
@@ -66,6 +74,8 @@ __all__ = [
     "gather_tree",
     "gather_tree_from_array",
     "hardmax",
+    "monotonic_attention",
+    "safe_cumprod",
     "sequence_loss",
     "tile_batch",
 ]

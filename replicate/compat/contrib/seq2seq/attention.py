@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import layers
+from replicate.compat.layers.core import Dense
 
 v1 = tf.compat.v1
 
@@ -27,8 +27,10 @@ class AttentionMechanism(abc.ABC):
         """Size of the state."""
 
 
-class _Attention(AttentionMechanism):
+class MemoryAttention(AttentionMechanism):
     """An attention mechanism over a memory, whose state is the last alignments.
+
+    A subclass has `__call__(query, state)`, which gives (alignments [batch, time], next state).
 
     Attributes:
       memory_layer: Layer that makes keys of the memory.
@@ -45,7 +47,7 @@ class _Attention(AttentionMechanism):
         lengths: Any,
         memory_layer: Any,
         query_layer: Any,
-        probability_fn: Callable[[Tensor], Tensor] | None,
+        probability_fn: Callable[[Tensor, Tensor], Tensor],
         score_mask_value: float | None,
         custom_key_value_fn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
         dtype: Any,
@@ -53,10 +55,10 @@ class _Attention(AttentionMechanism):
         self.dtype = tf.as_dtype(dtype or tf.float32)
         self.memory_layer = memory_layer
         self.query_layer = query_layer
-        self._probability = probability_fn or tf.nn.softmax
+        self._shares = probability_fn
         self._mask_value = -np.inf if score_mask_value is None else score_mask_value
         with v1.name_scope(None, f"{name}Init", tf.nest.flatten(memory)):
-            self.values, self._lengths = _masked(memory, lengths)
+            self.values, self._memory_sequence_length = _masked(memory, lengths)
             self.keys = memory_layer(self.values)
             if custom_key_value_fn is not None:
                 self.keys, self.values = custom_key_value_fn(self.keys, self.values)
@@ -81,16 +83,16 @@ class _Attention(AttentionMechanism):
         """Returns the first state, zeros; arguments as for `initial_alignments`."""
         return self.initial_alignments(batch_size, dtype)
 
-    def _aligned(self, score: Tensor) -> tuple[Tensor, Tensor]:
-        if self._lengths is not None:
-            inside = tf.sequence_mask(self._lengths, tf.shape(score)[1])
+    def _probability_fn(self, score: Tensor, previous_alignments: Tensor) -> Tensor:
+        """Returns the alignments of a score [batch, time]; programs' mechanisms call it, too."""
+        if self._memory_sequence_length is not None:
+            inside = tf.sequence_mask(self._memory_sequence_length, tf.shape(score)[1])
             outside = tf.fill(tf.shape(score), tf.constant(self._mask_value, score.dtype))
             score = tf.where(inside, score, outside)
-        alignments = self._probability(score)
-        return alignments, alignments
+        return self._shares(score, previous_alignments)
 
 
-class LuongAttention(_Attention):
+class LuongAttention(MemoryAttention):
     """Multiplicative attention: Luong, Pham and Manning (2015), section 3.1, "general".
 
     Variables: memory_layer/kernel [size, num_units]; with `scale` attention_g [].
@@ -126,9 +128,9 @@ class LuongAttention(_Attention):
             name,
             memory,
             memory_sequence_length,
-            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
+            linear_layer(num_units, "memory_layer", kind),
             None,
-            probability_fn,
+            _of_score(probability_fn),
             score_mask_value,
             custom_key_value_fn,
             kind,
@@ -146,20 +148,11 @@ class LuongAttention(_Attention):
           ValueError: The query has another size than the keys.
         """
         with v1.variable_scope(None, "luong_attention", [query]):
-            depth, units = query.shape.as_list()[-1], self.keys.shape.as_list()[-1]
-            if depth != units:
-                raise ValueError(
-                    f"LuongAttention got queries of {depth} units, the outputs of the cell, but "
-                    f"its keys have {units}: set num_units={depth}."
-                )
-            score = tf.squeeze(tf.matmul(self.keys, tf.expand_dims(query, 2)), 2)
-            if self._scale:
-                start = v1.ones_initializer()
-                score *= v1.get_variable("attention_g", [], query.dtype, initializer=start)
-            return self._aligned(score)
+            alignments = self._probability_fn(luong_score(query, self.keys, self._scale), state)
+        return alignments, alignments
 
 
-class BahdanauAttention(_Attention):
+class BahdanauAttention(MemoryAttention):
     """Additive attention: Bahdanau, Cho and Bengio (2014), section 3.1.
 
     `normalize` is weight normalization: Salimans and Kingma (2016), section 2. Variables:
@@ -188,9 +181,9 @@ class BahdanauAttention(_Attention):
             name,
             memory,
             memory_sequence_length,
-            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
-            layers.Dense(num_units, name="query_layer", use_bias=False, dtype=kind),
-            probability_fn,
+            linear_layer(num_units, "memory_layer", kind),
+            linear_layer(num_units, "query_layer", kind),
+            _of_score(probability_fn),
             score_mask_value,
             custom_key_value_fn,
             kind,
@@ -205,20 +198,54 @@ class BahdanauAttention(_Attention):
           (shares [batch, time], next state).
         """
         with v1.variable_scope(None, "bahdanau_attention", [query]):
-            processed = self.query_layer(query)
-            hidden = self.keys + tf.expand_dims(processed, 1)
-            vector = v1.get_variable("attention_v", [self._num_units], query.dtype)
-            if self._normalize:
-                vector, hidden = self._normalized(vector, hidden)
-            return self._aligned(tf.reduce_sum(vector * tf.tanh(hidden), 2))
+            score = bahdanau_score(self.query_layer(query), self.keys, self._normalize)
+            alignments = self._probability_fn(score, state)
+        return alignments, alignments
 
-    def _normalized(self, vector: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        start = v1.constant_initializer((1.0 / self._num_units) ** 0.5)
-        gain = v1.get_variable("attention_g", [], hidden.dtype, initializer=start)
+
+def luong_score(query: Tensor, keys: Tensor, scale: bool) -> Tensor:
+    """Scores keys [batch, time, units] by a query [batch, units]: [batch, time].
+
+    Raises:
+      ValueError: The query has another size than the keys.
+    """
+    depth, units = query.shape.as_list()[-1], keys.shape.as_list()[-1]
+    if depth != units:
+        raise ValueError(
+            f"LuongAttention got queries of {depth} units, the outputs of the cell, but its keys "
+            f"have {units}: set num_units={depth}."
+        )
+    score = tf.squeeze(tf.matmul(keys, tf.expand_dims(query, 2)), 2)
+    if not scale:
+        return score
+    return score * v1.get_variable(
+        "attention_g", [], query.dtype, initializer=v1.ones_initializer()
+    )
+
+
+def bahdanau_score(query: Tensor, keys: Tensor, normalize: bool) -> Tensor:
+    """Scores keys [batch, time, units] by what query_layer makes of a query: [batch, time]."""
+    units, dtype = keys.shape.as_list()[-1], query.dtype
+    hidden = keys + tf.expand_dims(query, 1)
+    vector = v1.get_variable("attention_v", [units], dtype)
+    if normalize:
+        start = v1.constant_initializer((1.0 / units) ** 0.5)
+        gain = v1.get_variable("attention_g", [], dtype, initializer=start)
         zeros = v1.zeros_initializer()
-        shape = [self._num_units]
-        bias = v1.get_variable("attention_b", shape, hidden.dtype, initializer=zeros)
-        return gain * vector * tf.math.rsqrt(tf.reduce_sum(tf.square(vector))), hidden + bias
+        hidden += v1.get_variable("attention_b", [units], dtype, initializer=zeros)
+        vector = gain * vector * tf.math.rsqrt(tf.reduce_sum(tf.square(vector)))
+    return tf.reduce_sum(vector * tf.tanh(hidden), 2)
+
+
+def linear_layer(units: int, name: str, dtype: Any) -> Dense:
+    """Makes a layer of a mechanism, without bias."""
+    return Dense(units, name=name, use_bias=False, dtype=dtype)
+
+
+def _of_score(
+    function: Callable[[Tensor], Tensor] | None,
+) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda score, _: (function or tf.nn.softmax)(score)
 
 
 def hardmax(logits: Tensor, name: str | None = None) -> Tensor:

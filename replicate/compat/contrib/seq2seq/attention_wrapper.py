@@ -7,7 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.legacy_keras import layers, rnn_cell
+from replicate.compat.cells.base import RNNCell
+from replicate.compat.cells.checks import checked_cell
+from replicate.compat.layers.core import Dense
 
 v1 = tf.compat.v1
 
@@ -50,17 +52,7 @@ class AttentionWrapperState(
         return tf.nest.pack_sequence_as(changed, list(flat))
 
 
-class _Settings:
-    """Settings that Keras must not look into."""
-
-    def __init__(self, **values: Any) -> None:
-        vars(self).update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
-class AttentionWrapper(rnn_cell.RNNCell):
+class AttentionWrapper(RNNCell):
     """A cell whose input has the attention of its last step.
 
     The output of the cell is the query. Attention is a linear map of the query and of what the
@@ -101,8 +93,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
           ValueError: There are not as many sizes or layers as mechanisms, or both are given.
         """
         super().__init__(name=name)
-        if not (hasattr(cell, "state_size") and callable(cell)):
-            raise TypeError(f"AttentionWrapper takes a cell, got {cell!r}.")
+        self._cell = checked_cell("AttentionWrapper", cell)
         for each in (cell_input_fn, attention_fn):
             if each is not None and not callable(each):
                 raise TypeError(f"AttentionWrapper takes functions, got {each!r}.")
@@ -111,20 +102,18 @@ class AttentionWrapper(rnn_cell.RNNCell):
         for mechanism in mechanisms:
             if not hasattr(mechanism, "alignments_size"):
                 raise TypeError(f"AttentionWrapper takes attention mechanisms, got {mechanism!r}.")
-        self._cell = cell
-        self._parts = _Settings(
-            is_multi=is_multi,
-            mechanisms=mechanisms,
-            layers=_layers(mechanisms, attention_layer_size, attention_layer),
-            initial_cell_state=_initial(initial_cell_state),
-            cell_input_fn=cell_input_fn or _concatenated,
-            attention_fn=attention_fn or compute_attention,
-        )
+        self._is_multi = is_multi
+        self._attention_mechanisms = mechanisms
+        self._attention_layers = _layers(mechanisms, attention_layer_size, attention_layer)
+        self._cell_input_fn = cell_input_fn or _concatenated
+        self._attention_fn = attention_fn or compute_attention
+        # tf.Module wraps a tuple that is set as usual.
+        object.__setattr__(self, "_initial_cell_state", _initial(initial_cell_state))
         self._alignment_history = alignment_history
         self._output_attention = output_attention
         self._attention_layer_size = sum(
             _size(mechanism, layer)
-            for mechanism, layer in zip(mechanisms, self._parts.layers, strict=True)
+            for mechanism, layer in zip(mechanisms, self._attention_layers, strict=True)
         )
 
     @property
@@ -135,7 +124,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
     @property
     def state_size(self) -> AttentionWrapperState:
         """Sizes of the state."""
-        sizes = [each.alignments_size for each in self._parts.mechanisms]
+        sizes = [each.alignments_size for each in self._attention_mechanisms]
         return AttentionWrapperState(
             cell_state=self._cell.state_size,
             attention=self._attention_layer_size,
@@ -144,7 +133,9 @@ class AttentionWrapper(rnn_cell.RNNCell):
             alignment_history=self._one_or_all(
                 sizes if self._alignment_history else [()] * len(sizes)
             ),
-            attention_state=self._one_or_all([each.state_size for each in self._parts.mechanisms]),
+            attention_state=self._one_or_all(
+                [each.state_size for each in self._attention_mechanisms]
+            ),
         )
 
     def zero_state(self, batch_size: Any, dtype: Any) -> AttentionWrapperState:
@@ -155,12 +146,12 @@ class AttentionWrapper(rnn_cell.RNNCell):
           dtype: Type of the state.
         """
         with tf.name_scope(f"{type(self).__name__}ZeroState"):
-            cell_state = self._parts.initial_cell_state
+            cell_state = self._initial_cell_state
             if cell_state is None:
                 cell_state = self._cell.zero_state(batch_size, dtype)
             with tf.control_dependencies(self._checks(batch_size)):
                 cell_state = tf.nest.map_structure(tf.identity, cell_state)
-            mechanisms = self._parts.mechanisms
+            mechanisms = self._attention_mechanisms
             alignments = [each.initial_alignments(batch_size, dtype) for each in mechanisms]
             return AttentionWrapperState(
                 cell_state=cell_state,
@@ -194,7 +185,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
                 f"{type(state).__name__}: make it with cell.zero_state(batch_size, dtype), and put "
                 "the state of an encoder in with .clone(cell_state=…)."
             )
-        cell_inputs = self._parts.cell_input_fn(inputs, state.attention)
+        cell_inputs = self._cell_input_fn(inputs, state.attention)
         output, cell_state = self._cell(cell_inputs, state.cell_state)
         with tf.control_dependencies(
             self._checks(output.shape.as_list()[0] or tf.shape(output)[0])
@@ -202,15 +193,13 @@ class AttentionWrapper(rnn_cell.RNNCell):
             output = tf.identity(output, name="checked_cell_output")
         attentions, alignments, states, histories = [], [], [], []
         for mechanism, layer, previous, history in zip(
-            self._parts.mechanisms,
-            self._parts.layers,
+            self._attention_mechanisms,
+            self._attention_layers,
             self._all(state.attention_state),
             self._all(state.alignment_history),
             strict=True,
         ):
-            attention, shares, following = self._parts.attention_fn(
-                mechanism, output, previous, layer
-            )
+            attention, shares, following = self._attention_fn(mechanism, output, previous, layer)
             attentions.append(attention)
             alignments.append(shares)
             states.append(following)
@@ -232,10 +221,10 @@ class AttentionWrapper(rnn_cell.RNNCell):
         return tf.TensorArray(dtype, 0, dynamic_size=True, element_shape=alignments.shape)
 
     def _one_or_all(self, values: Sequence[Any]) -> Any:
-        return tuple(values) if self._parts.is_multi else values[0]
+        return tuple(values) if self._is_multi else values[0]
 
     def _all(self, value: Any) -> Any:
-        return value if self._parts.is_multi else [value]
+        return value if self._is_multi else [value]
 
     def _checks(self, batch_size: Any) -> list[Any]:
         checks = [
@@ -246,7 +235,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
                 "the decoder. For a BeamSearchDecoder, repeat memory, lengths and states with "
                 "tf.contrib.seq2seq.tile_batch(…, multiplier=beam_width).",
             )
-            for mechanism in self._parts.mechanisms
+            for mechanism in self._attention_mechanisms
         ]
         return [check for check in checks if check is not None]
 
@@ -283,7 +272,7 @@ def _layers(mechanisms: Sequence[Any], sizes: Any, given: Any) -> list[Any]:
     if sizes is not None:
         counts = sizes if isinstance(sizes, list | tuple) else (sizes,)
         given = [
-            layers.Dense(size, name="attention_layer", use_bias=False, dtype=mechanism.dtype)
+            Dense(size, name="attention_layer", use_bias=False, dtype=mechanism.dtype)
             for size, mechanism in zip(counts, mechanisms, strict=False)
         ]
         given += [None] * (len(counts) - len(given))

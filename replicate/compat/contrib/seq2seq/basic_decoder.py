@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.compat.cells.checks import checked_cell
 from replicate.compat.contrib.seq2seq.decoder import Decoder
 from replicate.compat.contrib.seq2seq.helpers import Helper
 
@@ -32,11 +33,10 @@ class BasicDecoder(Decoder):
         Raises:
           TypeError: It is no cell, no helper or no layer.
         """
-        check_cell("BasicDecoder", cell)
+        self._cell = checked_cell("BasicDecoder", cell)
         if not isinstance(helper, Helper):
             raise TypeError(f"BasicDecoder takes a Helper, got {type(helper).__name__}.")
         check_layer("BasicDecoder", output_layer)
-        self._cell = cell
         self._helper = helper
         self._initial_state = initial_state
         self._output_layer = output_layer
@@ -77,16 +77,6 @@ class BasicDecoder(Decoder):
                 time=time, outputs=outputs, state=cell_state, sample_ids=ids
             )
         return BasicDecoderOutput(outputs, ids), next_state, next_inputs, finished
-
-
-def check_cell(decoder: str, cell: Any) -> None:
-    """Refuses what is no cell.
-
-    Raises:
-      TypeError: It is none.
-    """
-    if not (hasattr(cell, "state_size") and hasattr(cell, "output_size") and callable(cell)):
-        raise TypeError(f"{decoder} takes a cell, got {cell!r}.")
 
 
 def check_layer(decoder: str, layer: Any) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.contrib.seq2seq.basic_decoder import check_cell, check_layer
+from replicate.compat.cells.checks import checked_cell
+from replicate.compat.contrib.seq2seq.basic_decoder import check_layer
 from replicate.compat.contrib.seq2seq.beams import gather_tree, gather_tree_from_array
 from replicate.compat.contrib.seq2seq.decoder import Decoder
 from replicate.compat.contrib.seq2seq.helpers import embedding_fn
@@ -69,14 +70,13 @@ class BeamSearchDecoder(Decoder):
           TypeError: It is no cell or no layer.
           ValueError: start_tokens is not a vector, or end_token not a scalar.
         """
-        check_cell("BeamSearchDecoder", cell)
+        self._cell = checked_cell("BeamSearchDecoder", cell)
         check_layer("BeamSearchDecoder", output_layer)
         start, end = tf.cast(start_tokens, tf.int32), tf.cast(end_token, tf.int32)
         if start.shape.rank not in (None, 1):
             raise ValueError(f"start_tokens must be a vector, got the shape {start.shape}.")
         if end.shape.rank:
             raise ValueError(f"end_token must be a scalar, got the shape {end.shape}.")
-        self._cell = cell
         self._layer = output_layer
         self._embed = embedding_fn(embedding)
         self._end = end

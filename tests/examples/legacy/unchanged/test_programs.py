@@ -13,8 +13,8 @@ FOLDER = ROOT / "examples" / "legacy" / "unchanged"
 
 STEPS = 60
 PROGRAMS = {
-    "slim_2017": (["--train_steps"], "--model_dir", ("tf_slim", "tf_keras"), 0.8),
-    "tpu_2018": (["--num_train_steps"], "--output_dir", ("tf_slim", "tf_keras"), 0.5),
+    "slim_2017": (["--train_steps"], "--model_dir", ("tf_slim",), 0.8),
+    "tpu_2018": (["--num_train_steps"], "--output_dir", ("tf_slim",), 0.5),
     "distribute_2019": (["--train_steps"], "--model_dir", (), 0.6),
 }
 

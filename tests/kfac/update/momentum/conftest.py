@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.packing import no_packing
+from kfac.linalg.vectors import no_packing
 from kfac.update.momentum import StepInputs
 
 v1 = tf.compat.v1
@@ -37,11 +37,12 @@ def inputs(graph):
     ]
     return StepInputs(
         gradients=[tf.constant(g) for g in G],
-        gradient_parts=[],
+        gradient_parts=[tf.constant(g) for g in G],
         variables=variables,
         weights=lambda: [variable.read_value() for variable in variables],
         velocities=[tf.constant(v) for v in V],
         packing=no_packing(V),
+        precondition=lambda parts: [x / m for x, m in zip(parts, M, strict=True)],
         multiply=lambda vectors: [x * m for x, m in zip(vectors, M, strict=True)],
         damping=tf.constant(0.5, tf.float64),
         model_damping=tf.constant(0.1, tf.float64),
@@ -49,25 +50,12 @@ def inputs(graph):
 
 
 @pytest.fixture
-def make_step():
-    """A function of a rule and inputs that returns the step, preconditioned by M unless told."""
-
-    def make(rule, inputs, diagonal=M):
-        velocities = rule.velocities_to_precondition(inputs)
-        vector = inputs.gradients if velocities is None else velocities
-        products = [x / m for x, m in zip(vector, diagonal, strict=True)] if diagonal else vector
-        return rule.step(inputs, vector, products)
-
-    return make
-
-
-@pytest.fixture
-def run_step(inputs, session, make_step):
+def run_step(inputs, session):
     """A function that returns (raw, rate, velocities, Δq) of a rule's step, as values."""
 
     def run(rule):
         rule.make_variables()
-        step = make_step(rule, inputs)
+        step = rule.step(inputs)
         session.run(v1.global_variables_initializer())
         return session.run([step.raw, step.rate, step.velocities, step.model_change()])
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kfac.linalg.vectors import no_packing
 from kfac.settings import KfacSettings
 from kfac.update.momentum import AdamMomentum, RegularMomentum, make_momentum
 from kfac.update.momentum.base import add_weight_decay
@@ -29,23 +30,30 @@ def test_velocities_and_change(run_step, gradients, velocities, damped, quadrati
     assert change == pytest.approx(quadratic_change(update, surplus), rel=1e-12)
 
 
-def test_without_momentum_there_are_no_velocities(inputs, session, make_step, damped, gradients):
+def test_without_momentum_there_are_no_velocities(inputs, session, damped, gradients):
     assert RegularMomentum(0.1, tf.constant(0.0), None, None).keeps_velocities
     assert not AdamMomentum(0.1, None, None, None).keeps_velocities
     rule = AdamMomentum(0.1, 0.0, None, None)
     assert not rule.keeps_velocities
-    step = make_step(rule, inputs._replace(velocities=[]))
+    step = rule.step(inputs._replace(velocities=[]))
     assert step.velocities == []
     raw = session.run(step.raw)
     for r, g, m in zip(raw, gradients, damped, strict=True):
         assert r == pytest.approx(g / m)
 
 
-def test_rows_stay_rows_without_momentum(graph, inputs, make_step):
+def test_rows_stay_rows_without_momentum(graph, inputs):
     row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
-    alone = inputs._replace(gradients=[row], velocities=[], damping=tf.constant(0.5))
+    alone = inputs._replace(
+        gradients=[row],
+        gradient_parts=[row],
+        velocities=[],
+        packing=no_packing([row]),
+        precondition=list,
+        damping=tf.constant(0.5),
+    )
     for rule in (AdamMomentum(0.1, None, 1.0, None), RegularMomentum(0.1, None, 1.0, None)):
-        assert isinstance(make_step(rule, alone, None).raw[0], tf.IndexedSlices)
+        assert isinstance(rule.step(alone).raw[0], tf.IndexedSlices)
 
 
 def test_coefficient_of_the_constraint(graph, session):

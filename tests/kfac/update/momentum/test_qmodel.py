@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.update.momentum import QuadraticModelMomentum
-from kfac.update.quadratic_model import QuadraticModel
+from kfac.update.momentum.qmodel import QuadraticModel, QuadraticModelMomentum
 
 v1 = tf.compat.v1
 
@@ -72,10 +71,10 @@ def test_step_is_the_minimum_of_the_model(
     assert change == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_was_chosen_is_kept(inputs, session, make_step, gradients, velocities, damped, exact):
+def test_what_was_chosen_is_kept(inputs, session, gradients, velocities, damped, exact):
     rule = QuadraticModelMomentum(DiagonalCurvature(exact), None, 0.5, None, tf.float32)
     shown = [rule.learning_rate, rule.momentum]
-    state = make_step(rule, inputs).state
+    state = rule.step(inputs).state
     session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(shown)).all()
     assert [v.op.name for v in rule.variables] == [

@@ -16,6 +16,8 @@ distribute = tensorflow1().contrib.distribute
         (lambda: distribute.MirroredStrategy(["/cpu:0"]), ["CPU:0"]),
         (lambda: distribute.MirroredStrategy(num_gpus=2), ["GPU:0", "GPU:1"]),
         (lambda: distribute.MirroredStrategy(None, 1), ["GPU:0"]),
+        (lambda: distribute.MirroredStrategy(num_gpus=0), ["CPU:0"]),
+        (lambda: distribute.MirroredStrategy(num_gpus_per_worker=0), ["CPU:0"]),
         (
             lambda: distribute.MirroredStrategy(
                 num_gpus_per_worker=2,
@@ -44,10 +46,14 @@ def test_reductions_are_objects_of_tf_distribute():
     assert isinstance(hierarchical, tf.distribute.HierarchicalCopyAllReduce)
 
 
-@pytest.mark.parametrize("arguments", [{"num_gpus": 0}, {"num_gpus": 1, "devices": ["/gpu:0"]}])
+@pytest.mark.parametrize("arguments", [{"num_gpus": -1}, {"num_gpus": 1, "devices": ["/gpu:0"]}])
 def test_wrong_arguments_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"takes devices or num_gpus >= 1, got devices="):
+    with pytest.raises(ValueError, match=r"takes devices or num_gpus >= 0, got devices="):
         distribute.MirroredStrategy(**arguments)
+
+
+def test_devices_are_listed_by_name():
+    assert "/device:CPU:0" in tensorflow1().contrib.eager.list_devices()
 
 
 def test_functions_tell_that_no_strategy_is_in_force(graph):

@@ -13,7 +13,7 @@ from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.table import PRIVATE, PRIVATE_MODULES, TABLE, V1_DEFAULTS, names_below, row_of
 
 ROOT = Path(__file__).parents[4]
-OPTIONAL = ("tf_slim", "replicate.tpu", "tf.nn.rnn_cell")
+OPTIONAL = ("tf_slim", "tensorflow_gan", "replicate.tpu")
 # What replicate has and tf.estimator had not.
 NEW = {
     "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME",

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("tf_keras")
-
+from replicate.compat import cells as rnn_cell
 from replicate.compat.contrib import legacy_seq2seq as seq2seq
 from replicate.compat.contrib import rnn
-from replicate.compat.contrib.legacy_keras import rnn_cell
 
 v1 = tf.compat.v1
 DRAWS = np.random.default_rng(0)

@@ -118,6 +118,26 @@ def test_momentum_with_weight_decay_by_a_function():
     assert "x/MomentumW" in names
 
 
+@pytest.mark.parametrize(("sparse", "resource"), [(False, True), (False, False), (True, True)])
+@pytest.mark.parametrize(("nesterov", "skipped"), [(False, ()), (True, ()), (False, ["x:"])])
+def test_rate_of_lars_is_scaled_by_norms(sparse, resource, nesterov, skipped):
+    settings = {"eeta": 0.1, "epsilon": 0.01, "skip_list": skipped, "use_nesterov": nesterov}
+    found, names = train(
+        lambda: opt.LARSOptimizer(lambda: RATE, 0.8, 0.05, **settings), sparse, resource
+    )
+    x, moved = START.astype("f8"), 0
+    for grad, _ in gradients():
+        norms = np.linalg.norm(x), np.linalg.norm(grad)
+        scale = 1 if skipped else 0.1 * norms[0] / (norms[1] + 0.05 * norms[0] + 0.01)
+        decayed = grad if skipped else grad + 0.05 * x
+        moved = 0.8 * moved + decayed
+        x -= RATE * scale * (decayed + 0.8 * moved if nesterov else moved)
+    close(found, x)
+    assert "x/LARSOptimizer" in names
+    with pytest.raises(ValueError, match="momentum must be >= 0, got -1"):
+        opt.LARSOptimizer(0.1, momentum=-1)
+
+
 @pytest.mark.parametrize("sequential", [True, False])
 def test_moving_averages_and_their_saver(tmp_path, sequential):
     with tf.Graph().as_default(), v1.Session() as session:

@@ -5,6 +5,7 @@ import importlib
 import pytest
 import tensorflow as tf
 
+from replicate.compat import layers as our_layers
 from replicate.compat.contrib.repaired_slim import loading
 from replicate.compat.contrib.repaired_slim.batch_norm import batch_norm
 from replicate.compat.installation import install, uninstall
@@ -19,11 +20,13 @@ def slim():
     loading.slim()
 
 
-def test_batch_norm_is_ours_wherever_tf_slim_looks_for_it(slim):
+def test_batch_norm_and_layers_are_ours_wherever_tf_slim_looks_for_them(slim):
     layers = importlib.import_module("tf_slim.layers")
     assert slim.batch_norm is layers.batch_norm is layers.layers.batch_norm is batch_norm
     resnet = importlib.import_module("tf_slim.nets.resnet_v1")
     assert resnet.layers.batch_norm is batch_norm
+    made = importlib.import_module("tf_slim.layers.layers")
+    assert made.core_layers is made.convolutional_layers is made.pooling_layers is our_layers
 
 
 def test_moved_names_are_found_and_others_are_real(slim):

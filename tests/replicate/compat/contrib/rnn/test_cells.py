@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("tf_keras")
-
+from replicate.compat import cells as rnn_cell
 from replicate.compat.contrib import rnn
-from replicate.compat.contrib.legacy_keras import rnn_cell
 
 v1 = tf.compat.v1
 BATCH, TIMES, WIDTH, UNITS = 2, 4, 3, 5

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("tf_keras")
-
 from replicate.compat.contrib import rnn, seq2seq
 
 v1 = tf.compat.v1

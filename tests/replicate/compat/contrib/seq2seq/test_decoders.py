@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("tf_keras")
-
+from replicate.compat import cells as rnn_cell
 from replicate.compat.contrib import rnn, seq2seq
-from replicate.compat.contrib.legacy_keras import layers, rnn_cell
+from replicate.compat.layers import core as layers
 
 v1 = tf.compat.v1
 DRAWS = np.random.default_rng(3)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("tf_keras")
-
 from replicate.compat.contrib.seq2seq import sequence_loss
 
 DRAWS = np.random.default_rng(0)

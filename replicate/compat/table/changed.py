@@ -1,0 +1,34 @@
+"""Rows of names that TensorFlow still has and that behave in another way than in TensorFlow 1.
+
+A program of TensorFlow 1 finds the replacement in the place of TensorFlow's own.
+"""
+
+from replicate.compat.table.row import TPU, Row, same
+
+_LOST = "replicate.compat.lost"
+_SHAPE = "The static shape of the result is output_shape, as far as that is known."
+
+ROWS = [
+    *same(
+        "tf.nn",
+        f"{_LOST}.shapes",
+        ("conv1d_transpose", "conv2d_backprop_input", "conv2d_transpose", "conv3d_transpose"),
+        _SHAPE,
+    ),
+    Row(
+        "tf.name_scope",
+        f"{_LOST}.scopes.name_scope",
+        "The second argument may be the values, which TensorFlow now refuses.",
+        kept_up_to=1,
+    ),
+    Row(
+        "tf.train.Int64List",
+        f"{_LOST}.messages.Int64List",
+        "Booleans count as 0 and 1.",
+    ),
+    Row(
+        "tf.distribute.cluster_resolver.TPUClusterResolver",
+        "replicate.tpu.TPUClusterResolver",
+        TPU,
+    ),
+]
