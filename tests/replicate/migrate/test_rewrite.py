@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from replicate.compat.absent import OldNameError
+from replicate.migrate import tensorflow_names
 from replicate.migrate.rewrite import changes_of, keyword_edits
 from replicate.migrate.source import Source
 from replicate.migrate.uses import Module
@@ -351,6 +352,18 @@ def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
     exec(new, {"f": found.append})
     with pytest.raises(OldNameError, match=r"^tf.contrib.rnn.nothing cannot be used \("):
         found[0]()
+
+
+def test_names_are_checked_without_loading_tensorflow(monkeypatch):
+    def load():
+        raise AssertionError("TensorFlow was loaded.")
+
+    monkeypatch.setattr(tensorflow_names, "_tensorflow", load)
+    text = (
+        "import tensorflow as tf\ntf.flags.DEFINE_bool('a', True, '')\ntf.nn.relu(tf.Session())\n"
+        "tf.estimator.DNNClassifier(tf.estimator.ModeKeys)\ntf.contrib.lookup.HashTable(1, 2)\n"
+    )
+    assert rewritten(text)[1] == []
 
 
 def test_names_that_friends_lost_are_written_and_calls_of_today_stay():

@@ -24,6 +24,7 @@ PROGRAMS = (
         "Estimator, `train_and_evaluate`",
         ("DeepFM.py", *_CTR_FLAGS),
         tables.libsvm,
+        options=("--python2",),
         folder="deep_ctr/Model_pipeline",
     ),
     Program(
