@@ -77,7 +77,7 @@ class Source:
                 metadata.ScopeProvider,
             ]
         )
-        self.parents = parents_in(self.module)
+        self.parents: Any = parents_in(self.module)
         self.scopes: Any = resolved[metadata.ScopeProvider]
         self._spans: Any = resolved[metadata.ByteSpanPositionProvider]
 
