@@ -43,7 +43,7 @@ class Update(NamedTuple):
     kept_change: Sequence[Assignment] = ()
 
 
-def update_if_finite(
+def finite_update(
     step: Step, inputs: StepInputs, velocities: Sequence[Variable], makes_step: Tensor | bool
 ) -> Update:
     """Returns a step as an update.
