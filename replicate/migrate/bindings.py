@@ -12,6 +12,7 @@ from libcst import metadata
 
 from replicate.migrate.names import Place, is_package, look_up, place_of
 from replicate.migrate.source import Source
+from replicate.migrate.tree import walk
 
 Import = cst.Import | cst.ImportFrom
 
@@ -86,21 +87,23 @@ class Bindings:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        found = _Statements()
-        source.module.visit(found)
-        self.modules = frozenset(name for each in found.imports for name in _modules_of(each))
-        self.stars = [each for each in found.imports if _is_old_star(each)]
-        self.imports = [each for node in found.imports for each in imported_by(node)]
+        nodes = sorted(
+            (each for each in walk(source.module) if isinstance(each, Import | cst.Assign)),
+            key=source.span,
+        )
+        imports = [each for each in nodes if isinstance(each, Import)]
+        assigns = [each for each in nodes if isinstance(each, cst.Assign)]
+        self.modules = frozenset(name for each in imports for name in _modules_of(each))
+        self.stars = [each for each in imports if _is_old_star(each)]
+        self.imports = [each for node in imports for each in imported_by(node)]
         self._imported: dict[Import, list[Imported]] = {}
         for each in self.imports:
             self._imported.setdefault(each.statement, []).append(each)
-        self._values = {
-            target: node.value for node in found.assigns for target in _simple_targets(node)
-        }
+        self._values = {target: node.value for node in assigns for target in _simple_targets(node)}
         self.bound = _bound_names(source)
         self.aliases = {
             _simple_targets(node)[0]: node
-            for node in found.assigns
+            for node in assigns
             if len(node.targets) == 1 and _simple_targets(node) and self._is_package(node.value)
         }
 
@@ -197,23 +200,3 @@ def _bound_names(source: Source) -> frozenset[str]:
         if isinstance(assignment, metadata.Assignment)
         and not isinstance(assignment.node, cst.Import | cst.ImportFrom)
     )
-
-
-class _Statements(cst.CSTVisitor):
-    """Collects imports and assignments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.imports: list[Import] = []
-        self.assigns: list[cst.Assign] = []
-
-    def visit_Import(self, node: cst.Import) -> bool:  # noqa: N802
-        self.imports.append(node)
-        return False
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:  # noqa: N802
-        self.imports.append(node)
-        return False
-
-    def visit_Assign(self, node: cst.Assign) -> None:  # noqa: N802
-        self.assigns.append(node)

@@ -13,6 +13,8 @@ from typing import Any
 import libcst as cst
 from libcst import metadata
 
+from replicate.migrate.tree import parents_in
+
 _DEEPEST = 300
 """Levels of a tree: libcst's visitors take three frames of Python's 1,000 for each, and its parser
 crashes the process at some thousands."""
@@ -72,11 +74,10 @@ class Source:
         resolved = wrapper.resolve_many(
             [
                 metadata.ByteSpanPositionProvider,
-                metadata.ParentNodeProvider,
                 metadata.ScopeProvider,
             ]
         )
-        self.parents: Any = resolved[metadata.ParentNodeProvider]
+        self.parents: Any = parents_in(self.module)
         self.scopes: Any = resolved[metadata.ScopeProvider]
         self._spans: Any = resolved[metadata.ByteSpanPositionProvider]
 

@@ -21,6 +21,7 @@ _V2 = (
 _GONE = "TensorFlow {version} has no tf.compat.v1.{rest}."
 _NO_MODULE = "TensorFlow {version} has no {name}."
 _LAZY = ("tf.keras",)  # Keras 3 hides names of it, legacy Keras has them.
+_ADDED = ("app.flags.", "flags.")  # TensorFlow adds these modules when it is loaded.
 _OURS = Path(__file__).parents[1]
 _REAL = ("compiler", "core", "lite", "python", "tools")
 
@@ -43,7 +44,7 @@ def missing(path: str) -> str | None:
     if not rest or f"{path}.".startswith(tuple(f"{e}." for e in _LAZY)):
         return None
     is_real = rest.split(".")[0] in _REAL
-    if not is_real and _is_in_files(_folder_of_v1(), rest):
+    if not is_real and (rest.startswith(_ADDED) or _is_in_files(_folder_of_v1(), rest)):
         return None
     tensorflow = _tensorflow()
     if tensorflow is None:

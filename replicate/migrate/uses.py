@@ -1,13 +1,14 @@
 """Uses of old names in a module: expressions that stand for names of TensorFlow 1."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from replicate.migrate.bindings import Bindings, Meaning
 from replicate.migrate.names import Found, Place, is_old_package, look_up
 from replicate.migrate.source import Source
+from replicate.migrate.tree import children, walk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,41 +54,36 @@ class Use:
 
 def uses_in(source: Source, bindings: Bindings) -> list[Use]:
     """Returns the uses in a module, in the order of its text, without those of imports."""
-    visitor = _Uses(bindings)
-    source.module.visit(visitor)
-    return visitor.found
+    uses = _Uses(bindings)
+    for _ in walk(source.module, uses.parts):
+        pass
+    return sorted(uses.found, key=lambda use: source.span(use.node))
 
 
-class _Uses(cst.CSTVisitor):
-    """Collects uses."""
+class _Uses:
+    """Collects uses on a walk."""
 
     def __init__(self, bindings: Bindings) -> None:
-        super().__init__()
         self.found: list[Use] = []
         self._bindings = bindings
 
-    def visit_Import(self, node: cst.Import) -> bool:  # noqa: N802
-        return False
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:  # noqa: N802
-        return False
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:  # noqa: N802
-        return not isinstance(node.target, cst.Name)
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802
-        node.value.visit(self)
-        return False
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802
-        if not self._add(node):
-            node.value.visit(self)
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802
-        self._add(node)
+    def parts(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yields the parts of a node that may have uses, and notes that of a name."""
+        if isinstance(node, cst.Name):
+            self._add(node)
+        elif isinstance(node, cst.Attribute):
+            if not self._add(node):
+                yield node.value
+        elif isinstance(node, cst.Arg):
+            yield node.value
+        elif isinstance(node, cst.AssignTarget):
+            if not isinstance(node.target, cst.Name):
+                yield node.target
+        elif not isinstance(node, cst.Import | cst.ImportFrom):
+            yield from children(node)
 
     def _add(self, node: cst.Attribute | cst.Name) -> bool:
+        """Notes the use that a name is; returns True if its parts are no uses of their own."""
         meaning = self._bindings.meaning(node)
         place = meaning.place if meaning is not None else None
         if meaning is None or place is None:

@@ -95,7 +95,8 @@ class Runner:
         environment = _environment(program, folder, places)
         start = time.monotonic()
         output = ""
-        commands = [_begin(way, self.python, each) for each in (*program.first, program.arguments)]
+        begin = _begin(way, self.python, program.options)
+        commands = [[*begin, *each] for each in (*program.first, program.arguments)]
         if way is Way.REWRITTEN:
             modules = source / (program.rewritten or program.folder)
             rewrite = ["-m", "replicate.migrate", "--write", str(modules)]
@@ -139,12 +140,12 @@ class Runner:
             return code, output.read()
 
 
-def _begin(way: Way, python: str, arguments: tuple[str, ...]) -> list[str]:
-    """Returns the command that starts a program in a way."""
+def _begin(way: Way, python: str, options: tuple[str, ...]) -> list[str]:
+    """Returns the command that starts a program in a way, without the program."""
     if way is Way.REWRITTEN:
-        return [python, *arguments]
+        return [python]
     towers = ["--num_towers=2"] if way is Way.TWO else []
-    return [python, "-m", "replicate.compat", *towers, *arguments]
+    return [python, "-m", "replicate.compat", *options, *towers]
 
 
 def _environment(program: Program, folder: Path, places: dict[str, str]) -> dict[str, str]:

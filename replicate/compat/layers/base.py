@@ -417,8 +417,8 @@ class Layer(tf.Module):
         """Returns a copy that shares graph, scope and what lies in the graph."""
         new = type(self).__new__(type(self))
         records = self._records.copy()
-        shared = [each for each in vars(self).values() if _is_in_graph(each)]
-        shared += [self._graph, self._scope, *records.trained, *records.fixed]
+        shared = [self._graph, self._scope, *records.trained, *records.fixed]
+        shared += _in_graph(vars(self))
         memo.update({id(each): each for each in shared})
         memo.update({id(self): new, id(self._records): records})
         for name, value in vars(self).items():
@@ -435,8 +435,13 @@ def _parts(variable: Any) -> list[Any]:
     return list(variable) if hasattr(variable, "as_tensor") else [variable]
 
 
-def _is_in_graph(value: Any) -> bool:
-    return isinstance(value, tf.Tensor | tf.Variable | tf.Operation) or hasattr(value, "as_tensor")
+def _in_graph(value: Any) -> Iterator[Any]:
+    """Yields what lies in the graph, in dicts, lists and tuples inside of each other."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _in_graph(each)
+    elif isinstance(value, tf.Tensor | tf.Variable | tf.Operation) or hasattr(value, "as_tensor"):
+        yield value
 
 
 def _collect(key: str, entries: list[Any]) -> None:

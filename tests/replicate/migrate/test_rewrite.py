@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from replicate.compat.absent import OldNameError
+from replicate.migrate import tensorflow_names
 from replicate.migrate.rewrite import changes_of, keyword_edits
 from replicate.migrate.source import Source
 from replicate.migrate.uses import Module
@@ -353,6 +354,18 @@ def test_a_package_with_absent_names_is_the_one_that_the_runner_shows():
         found[0]()
 
 
+def test_names_are_checked_without_loading_tensorflow(monkeypatch):
+    def load():
+        raise AssertionError("TensorFlow was loaded.")
+
+    monkeypatch.setattr(tensorflow_names, "_tensorflow", load)
+    text = (
+        "import tensorflow as tf\ntf.flags.DEFINE_bool('a', True, '')\ntf.nn.relu(tf.Session())\n"
+        "tf.estimator.DNNClassifier(tf.estimator.ModeKeys)\ntf.contrib.lookup.HashTable(1, 2)\n"
+    )
+    assert rewritten(text)[1] == []
+
+
 def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
     check(
         """
@@ -385,3 +398,12 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
               return pkg_resources.get_distribution("numpy"), tree.tostring(array)
         """
     )
+
+
+def test_a_package_in_a_package_is_found_in_its_new_home():
+    new, left = rewritten(
+        "from tensorflow.contrib import learn\nf(learn.preprocessing.VocabularyProcessor)\n"
+    )
+    found = []
+    exec(new, {"f": found.append})
+    assert (found[0].__name__, left) == ("VocabularyProcessor", [])

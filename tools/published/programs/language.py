@@ -30,8 +30,6 @@ _PRETRAINING_DATA = (
     "--dupe_factor=1",
 )
 
-_TOY = "a00_Bert/train_bert_toy_task.py"
-
 PROGRAMS = (
     Program(
         "BERT: run_classifier",
@@ -161,6 +159,7 @@ PROGRAMS = (
         ),
         words.albert,
         place="albert",
+        packages=("tensorflow_hub",),
     ),
     Program(
         "ELECTRA: run_pretraining",
@@ -184,23 +183,5 @@ PROGRAMS = (
             ),
         ),
         result=r"loss: ([\d.]+)",
-    ),
-    Program(
-        "text_classification: BERT toy task",
-        "brightmart/text_classification",
-        "091ff9910839ba5053302383af99762c0c91a992",
-        "Session, BERT",
-        ("train_bert_toy_task.py", "--batch_size=4"),
-        words.nothing,
-        has_estimator=False,
-        folder="a00_Bert",
-        settings=(
-            (_TOY, "hidden_size = 768", "hidden_size = 24"),
-            (_TOY, "max_seq_length=512", "max_seq_length=16"),
-            (_TOY, "range(1000)", "range(3)"),
-            (_TOY, "num_hidden_layers=12", "num_hidden_layers=2"),
-            (_TOY, "intermediate_size=3072", "intermediate_size=48"),
-        ),
-        result=r"^loss: \[(?:np\.float32\()?([\d.]+)",
     ),
 )

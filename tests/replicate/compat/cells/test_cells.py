@@ -351,6 +351,9 @@ def test_variational_dropout_drops_the_same_at_all_times(graph, evaluate):
     dropped = evaluate(tf.stack(outputs)) == 0
     assert 0.3 < dropped.mean() < 0.7
     assert np.all(dropped == dropped[0, 0])
+    state = cell.zero_state(BATCH, tf.float32)
+    copied = copy.deepcopy(cell)(tf.ones([BATCH, 3]), state)[0]
+    np.testing.assert_array_equal(evaluate(copied) == 0, dropped[0])
     keep = v1.placeholder_with_default(1.0, [])
     same, _ = call(cells.DropoutWrapper(cells.GRUCell(9), keep, keep, keep, seed=1))
     assert np.all(evaluate(same) != 0)
