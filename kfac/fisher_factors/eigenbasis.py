@@ -36,7 +36,7 @@ from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 from kfac.state import Assignment, Change, read
 
 v1 = tf.compat.v1

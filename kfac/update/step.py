@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.adaptation import AdaptedDamping
-from kfac.damping.rule import BeforeStep, DampingRule, ModelChange, Verdict
+from kfac.damping.interface import BeforeStep, DampingRule, ModelChange, Verdict
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple
@@ -44,7 +44,7 @@ from kfac.state import (
     read,
     run_if,
 )
-from kfac.update import health
+from kfac.update import health_report
 from kfac.update.apply import DescentThen, Update, finite_update
 from kfac.update.delayed_inverses import DelayedInverses
 from kfac.update.momentum import Momentum, Step, StepInputs
@@ -183,7 +183,9 @@ class KfacStep:
                 with v1.device(CPU):
                     number = tf.where(makes_step, number, -1)
                 self._before_step = judge.before_step(
-                    number, lambda: health.mean_curvature(estimator.blocks), estimator.times.read
+                    number,
+                    lambda: health_report.mean_curvature(estimator.blocks),
+                    estimator.times.read,
                 )
         return self._before_step.done
 
@@ -419,4 +421,4 @@ class KfacStep:
                 **(self.change.summaries if self.change else {}),
                 **counters,
             }
-            health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
+            health_report.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
