@@ -398,3 +398,12 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
               return pkg_resources.get_distribution("numpy"), tree.tostring(array)
         """
     )
+
+
+def test_a_package_in_a_package_is_found_in_its_new_home():
+    new, left = rewritten(
+        "from tensorflow.contrib import learn\nf(learn.preprocessing.VocabularyProcessor)\n"
+    )
+    found = []
+    exec(new, {"f": found.append})
+    assert (found[0].__name__, left) == ("VocabularyProcessor", [])

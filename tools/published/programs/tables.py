@@ -124,7 +124,7 @@ PROGRAMS = (
                 for part, name in (("train", "train"), ("vali", "vali"), ("test", "test"))
             ),
             "--output_dir={out}/model",
-            "--num_features=5",
+            "--num_features=136",
             "--num_train_steps=4",
             "--hidden_layer_dims=8,4",
             "--dropout_rate=0.0",

@@ -1,6 +1,6 @@
 """tf.contrib.learn: experiments, exports, and the estimators before tf.estimator."""
 
-from replicate.compat.contrib.learn import learn_runner, monitors
+from replicate.compat.contrib.learn import learn_runner, monitors, preprocessing
 from replicate.compat.contrib.learn.canned import (
     DNNClassifier,
     DNNLinearCombinedClassifier,
@@ -49,4 +49,5 @@ __all__ = [
     "learn_runner",
     "make_export_strategy",
     "monitors",
+    "preprocessing",
 ]
