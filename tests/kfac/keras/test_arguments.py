@@ -205,6 +205,7 @@ def test_unfrozen_layer_needs_a_new_optimizer(both):
     assert np.abs(model.get_weights()[0] - before).max() > 1e-3
 
 
+@pytest.mark.broad
 def test_layer_that_was_built_but_not_trained_needs_a_new_optimizer(either):
     model, (x, y) = either.dense_model(), either.examples(16)
     optimizer = either.Kfac(**NUMBERS)
@@ -230,6 +231,7 @@ def test_frozen_layer_stays_and_the_rest_goes_on(either):
     assert np.abs(model.layers[1].get_weights()[0] - before[1]).max() > 1e-4
 
 
+@pytest.mark.broad
 def test_second_model_needs_an_optimizer_of_its_own(both):
     optimizer = both.Kfac(**NUMBERS)
     trained(both, optimizer)
