@@ -93,6 +93,8 @@ PROGRAMS = (
             "--d_ff=32",
             "--num_blocks=1",
             "--num_heads=2",
+            "--maxlen1=8",
+            "--maxlen2=8",
         ),
         words.translations,
         has_estimator=False,
