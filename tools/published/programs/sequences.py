@@ -31,7 +31,6 @@ PROGRAMS = (
         ("main.py",),
         words.nothing,
         folder="models/lstm_crf",
-        settings=(("models/lstm_crf/main.py", "'epochs': 25", "'epochs': 2"),),
         beside=(
             (
                 "guillaumegenthial/tf_metrics",
