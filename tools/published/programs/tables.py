@@ -179,17 +179,17 @@ PROGRAMS = (
                 "trainer.py",
                 "--model-dir={out}/model",
                 "--max-steps=4",
-                "--train-batch-size=8",
+                f"--train-batch-size={rows}",
                 "--save-checkpoints-steps=4",
             ),
             words.nothing,
             folder=f"tpu/templates/{name}",
         )
-        for name, uses in (
-            ("tpu_estimator", "Estimator, `contrib.data`"),
-            ("tpu_cnn_estimator", "Estimator, `tf.layers`"),
-            ("tpu_lstm_estimator", "Estimator, RNN cells"),
-            ("tpu_film_estimator", "Estimator, `tf.layers`"),
+        for name, rows, uses in (
+            ("tpu_estimator", 8, "Estimator, `contrib.data`"),
+            ("tpu_cnn_estimator", 8, "Estimator, `tf.layers`"),
+            ("tpu_lstm_estimator", 8, "Estimator, RNN cells"),
+            ("tpu_film_estimator", 16, "Estimator, `tf.layers`"),
         )
     ),
 )
