@@ -100,7 +100,8 @@ def test_another_cluster_is_told_with_both():
 
 def test_worker_that_takes_too_long_ends_a_step_although_it_answers(workers, tmp_path, monkeypatch):
     # The worker, in the same process, ends after the chief, however long that takes.
-    monkeypatch.setattr(watchdog, "WAKE_SECS", SECS)
+    for name in ("WAKE_SECS", "PEER_WAKE_SECS"):
+        monkeypatch.setattr(watchdog, name, SECS)
     has_ended = threading.Event()
 
     class Wait(v1.train.SessionRunHook):
