@@ -13,12 +13,22 @@ _SAFE = {"numpy.fromstring": ("sep", 4), "yaml.load": ("Loader", 2), "yaml.load_
 
 def is_call_of_today(module: Module, use: Use) -> bool:
     """Returns True for a call that works as it is, such as `yaml.load(text, Loader=loader)`."""
+    if use.place.path not in WRITTEN:
+        return False
     call = module.source.parents.get(use.node)
-    if use.place.path not in WRITTEN or not isinstance(call, cst.Call) or call.func is not use.node:
+    is_called = isinstance(call, cst.Call) and call.func is use.node
+    if use.place.path == "numpy.sum":
+        return not (is_called and _begins_with_generator(call))
+    if not is_called:
         return False
     name, place = _SAFE[use.place.path]
     is_named = any(each.keyword is not None and each.keyword.value == name for each in call.args)
     return is_named or len([each for each in call.args if each.keyword is None]) >= place
+
+
+def _begins_with_generator(call: cst.Call) -> bool:
+    """Returns True for a call such as `numpy.sum(row[0] for row in rows)`."""
+    return bool(call.args) and isinstance(call.args[0].value, cst.GeneratorExp)
 
 
 def renamed_methods(module: Module) -> list[Edit]:

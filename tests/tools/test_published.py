@@ -93,6 +93,8 @@ def test_programs_run_and_the_table_tells_how(mirror, tmp_path, monkeypatch, cap
     assert "needs: skipped, it needs no_such_module" in told
     assert "absent: skipped, git ls-tree: " in told
     assert "1 of 2 programs ran to their end, 2 skipped" in told
+    count = "2 of 3 programs, from 1 repositories, ran to their end in every way that they have. "
+    assert f"\n{count}Last written on " in page.read_text()
     version = ".".join(map(str, sys.version_info[:3]))
     assert f"Last written on {datetime.date.today().day} " in page.read_text()
     assert f"Python {version}, tensorflow-cpu " in page.read_text()

@@ -16,7 +16,8 @@ _HEAD = (
     "| program | uses | one tower | two towers | rewritten | first stopper |",
     "|---|---|---|---|---|---|",
 )
-_ROW = re.compile(r"\| \[(?P<name>[^\]]+)\]")
+_ROW = re.compile(r"\| \[(?P<name>[^\]]+)\]\(https://[^/]+/(?P<repository>[^/]+/[^/]+)/")
+_STOPS = "| stops |"
 _CLOSE = 1e-3
 _SHOWN = ("tensorflow_cpu", "tf_keras", "tf_slim", "numpy", "pandas", "scipy")
 
@@ -75,9 +76,22 @@ def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: dateti
         found = _ROW.match(line)
         if found is not None:
             lines[found["name"]] = line
-    table = "\n".join((*_HEAD, *(lines[name] for name in names if name in lines)))
+    shown = [lines[name] for name in names if name in lines]
+    table = "\n".join((*_HEAD, *shown))
+    head = f"{_count(shown)} {_versions(when)}"
     page = _TABLE.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", page)
-    return _VERSIONS.sub(lambda found: f"{found[1]}\n{_versions(when)}\n\n{found[2]}", page)
+    return _VERSIONS.sub(lambda found: f"{found[1]}\n{head}\n\n{found[2]}", page)
+
+
+def _count(lines: Iterable[str]) -> str:
+    """Returns a sentence on the number of programs, and on those that ran to their end."""
+    rows = [found for found in map(_ROW.match, lines) if found]
+    ended = sum(_STOPS not in found.string for found in rows)
+    repositories = len({found["repository"] for found in rows})
+    return (
+        f"{ended} of {len(rows)} programs, from {repositories} repositories, ran to their end in "
+        "every way that they have."
+    )
 
 
 def _versions(when: datetime.date) -> str:

@@ -28,7 +28,7 @@ class Program:
       folder: Folder in the repository that it is started in.
       place: Folder that the repository is put into, for one that is a package itself.
       rewritten: Folder in the repository with its modules; "" for that which it is started in.
-      options: Options of the runner.
+      options: Options of the runner; the rewriter gets those that it has, too.
       first: Commands that run before it, written as `arguments`.
       settings: Pieces of its files, which have no flag for it, and what stands there instead.
       beside: Other repositories that it needs: name, commit, and the folder that they are put into.

@@ -21,6 +21,7 @@ _OURS = ("replicate", "kfac", "model_deploy")
 _ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*|replicate\.\w+: .+)")
 _FOLDERS = ("source", "data", "out", "home", "packages")
 _LONGEST = 200
+_REWRITER_OPTIONS = ("--python2",)
 _FIND = "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if not u.find_spec(n)])"
 
 
@@ -99,7 +100,8 @@ class Runner:
         commands = [[*begin, *each] for each in (*program.first, program.arguments)]
         if way is Way.REWRITTEN:
             modules = source / (program.rewritten or program.folder)
-            rewrite = ["-m", "replicate.migrate", "--write", str(modules)]
+            options = [each for each in program.options if each in _REWRITER_OPTIONS]
+            rewrite = ["-m", "replicate.migrate", "--write", *options, str(modules)]
             done = self._ended([self.python, *rewrite], Path(places["out"]), environment)
             if done[0] not in (0, 4):  # 4: something is left to do by hand.
                 return Run((), _stopper(*done, places), time.monotonic() - start, done[1])

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,12 @@ def _of_unequal_rows(make: Callable[..., Any]) -> Callable[..., Any]:
 array = _of_unequal_rows(np.array)
 asarray = _of_unequal_rows(np.asarray)
 asanyarray = _of_unequal_rows(np.asanyarray)
+
+
+@functools.wraps(np.sum)
+def sum_of(a: Any, *args: Any, **kwargs: Any) -> Any:
+    """Returns the sum of an array's elements, or of what a generator yields."""
+    return sum(a) if isinstance(a, types.GeneratorType) else np.sum(a, *args, **kwargs)
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True, **others: Any) -> None:

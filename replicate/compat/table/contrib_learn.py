@@ -160,6 +160,11 @@ _LEARN = [
         ),
         _FILES,
     ),
+    Row(
+        "tf.contrib.learn.datasets.DATASETS",
+        f"{_OURS}.learn.datasets.DATASETS",
+        'It has "mnist" alone, whose files must be there: nothing is downloaded.',
+    ),
     *same(
         "tf.contrib.learn.datasets.mnist",
         "replicate.compat.mnist.input_data",

@@ -187,6 +187,7 @@ CHANGED: Mapping[str, str] = types.MappingProxyType(
             ),
             f"{_OURS}.arrays",
         ),
+        "numpy.sum": f"{_OURS}.arrays.sum_of",
         "pandas.read_csv": f"{_OURS}.frames.read_csv",
         "yaml.load": f"{_OURS}.files.yaml_load",
         "yaml.load_all": f"{_OURS}.files.yaml_load_all",
@@ -206,7 +207,7 @@ CHANGED: Mapping[str, str] = types.MappingProxyType(
 LOST: Mapping[str, str] = types.MappingProxyType({**_NUMPY, **_SCIPY, **_PANDAS, **_PYTHON})
 """Lost name → new one. With ".*" at its end, all names of a module."""
 
-WRITTEN = frozenset({"numpy.fromstring", "yaml.load", "yaml.load_all"})
+WRITTEN = frozenset({"numpy.fromstring", "numpy.sum", "yaml.load", "yaml.load_all"})
 """Names of `CHANGED` that `replicate.migrate` writes, as those of `LOST`, where a call needs it."""
 
 ROOTS = frozenset(name.partition(".")[0] for name in [*LOST, *CHANGED])

@@ -393,6 +393,8 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
         +     kinds = float, np.int32, arrays.NINF
         +     raw = arrays.fromstring(array.tobytes(), np.uint8)
               numbers = np.fromstring("1 2", sep=" "), np.array([1])
+        -     total = np.sum(number for number in numbers), np.sum(numbers)
+        +     total = arrays.sum_of(number for number in numbers), np.sum(numbers)
         -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
         +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
               return pkg_resources.get_distribution("numpy"), tree.tostring(array)
@@ -403,7 +405,9 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
 def test_a_package_in_a_package_is_found_in_its_new_home():
     new, left = rewritten(
         "from tensorflow.contrib import learn\nf(learn.preprocessing.VocabularyProcessor)\n"
+        "f(learn.datasets.DATASETS['mnist'])\n"
     )
     found = []
     exec(new, {"f": found.append})
-    assert (found[0].__name__, left) == ("VocabularyProcessor", [])
+    names = [each.__name__ for each in found]
+    assert (names, left) == (["VocabularyProcessor", "load_mnist"], [])

@@ -98,6 +98,16 @@ def handwriting(folder: Path) -> None:
     write_lines(folder / "gt" / "words.txt", lines)
 
 
+def house_numbers(folder: Path) -> None:
+    """Writes images in color in the form of SVHN, `extra_32x32.mat` and `test_32x32.mat`."""
+    matlab = importlib.import_module("scipy.io")
+    for name, count in (("extra", 200), ("test", 100)):
+        pixels, labels = digits(count, 32)
+        colors = np.stack([pixels] * 3, axis=-1).transpose(1, 2, 3, 0)
+        rows = {"X": colors, "y": np.where(labels, labels, 10)[:, None].astype("u1")}
+        matlab.savemat(folder / f"{name}_32x32.mat", rows)
+
+
 def clouds(folder: Path) -> None:
     """Writes clouds of points of 40 kinds, in the form of ModelNet40."""
     h5py = importlib.import_module("h5py")

@@ -52,6 +52,13 @@ def incomes(folder: Path) -> None:
     write_lines(folder / "adult.test", _incomes(40))
 
 
+def flowers(folder: Path) -> None:
+    """Writes flowers of three kinds with four sizes, `train.csv` and `test.csv`."""
+    for name, count in (("train", 60), ("test", 30)):
+        rows = [f"{5 + n % 3},{3 + n % 2},{1 + n % 5},{n % 3},{n % 3}" for n in range(count)]
+        write_lines(folder / f"{name}.csv", [f"{count},4,a,b,c", *rows])
+
+
 def incomes_without_spaces(folder: Path) -> None:
     """Writes rows of the census without spaces, for the reader of the official models."""
     for name, count in (("adult.data", 80), ("adult.test", 40)):

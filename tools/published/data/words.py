@@ -99,18 +99,33 @@ def characters(folder: Path) -> None:
     write_lines(folder / "input.txt", [" ".join(each) for each in sentences(40)])
 
 
+def _tagged_lines(count: int) -> list[str]:
+    """Returns words with tags of names, one a line, and an empty line after each sentence."""
+    lines: list[str] = []
+    for each in sentences(count):
+        tags = ["B-PER", "I-PER", "O", "O", "B-LOC", "O", "B-ORG", "O"]
+        lines += [f"{word} {tag}" for word, tag in zip(each, tags, strict=True)]
+        lines.append("")
+    return lines
+
+
 def tagged(folder: Path) -> None:
     """Writes characters with tags of names, in the form of zh-NER-TF, and their numbers."""
     folder = folder / "named"
-    for name, count in (("train_data", 24), ("test_data", 6)):
-        lines: list[str] = []
-        for each in sentences(count):
-            tags = ["B-PER", "I-PER", "O", "O", "B-LOC", "O", "B-ORG", "O"]
-            lines += [f"{word} {tag}" for word, tag in zip(each, tags, strict=True)]
-            lines.append("")
-        write_lines(folder / name, lines)
+    write_lines(folder / "train_data", _tagged_lines(24))
+    write_lines(folder / "test_data", _tagged_lines(6))
     numbers = {"<PAD>": 0, **{word: n + 1 for n, word in enumerate(WORDS)}, "<UNK>": len(WORDS) + 1}
     (folder / "word2id.pkl").write_bytes(pickle.dumps(numbers, protocol=2))
+
+
+def names(folder: Path) -> None:
+    """Writes what `cola` writes, and words with tags of names, a period after each sentence."""
+    cola(folder)
+    for name, count in (("train", 16), ("dev", 4), ("test", 4)):
+        lines = [
+            part for line in _tagged_lines(count) for part in ([line] if line else [". O", ""])
+        ]
+        write_lines(folder / f"{name}.txt", lines)
 
 
 def translations(folder: Path) -> None:

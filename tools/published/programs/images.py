@@ -145,6 +145,21 @@ PROGRAMS = (
         result=r"g_loss: ([-\d.]+)",
     ),
     Program(
+        "domain-transfer-network",
+        "yunjey/domain-transfer-network",
+        "eaa2d5ec3d195ae950e891977a36b3bdd0ae519e",
+        "Session, `contrib.slim`, `scipy.misc`",
+        ("main.py", "--mode=pretrain", "--model_save_path={out}", "--sample_save_path={out}"),
+        images.house_numbers,
+        has_estimator=False,
+        settings=(
+            ("main.py", "pretrain_iter=20000", "pretrain_iter=9"),
+            ("main.py", "svhn_dir='svhn'", "svhn_dir='{data}'"),
+        ),
+        result=r" loss: \[([\d.]+)\]",
+        packages=("scipy",),
+    ),
+    Program(
         "pointnet",
         "charlesq34/pointnet",
         "2618f72bc1a0fd21b074096e748016960d44ef55",

@@ -31,7 +31,6 @@ PROGRAMS = (
         ("main.py",),
         words.nothing,
         folder="models/lstm_crf",
-        settings=(("models/lstm_crf/main.py", "'epochs': 25", "'epochs': 2"),),
         beside=(
             (
                 "guillaumegenthial/tf_metrics",
@@ -93,6 +92,8 @@ PROGRAMS = (
             "--d_ff=32",
             "--num_blocks=1",
             "--num_heads=2",
+            "--maxlen1=8",
+            "--maxlen2=8",
         ),
         words.translations,
         has_estimator=False,

@@ -1,6 +1,6 @@
 """tf.contrib.learn: experiments, exports, and the estimators before tf.estimator."""
 
-from replicate.compat.contrib.learn import learn_runner, monitors, preprocessing
+from replicate.compat.contrib.learn import datasets, learn_runner, monitors, preprocessing
 from replicate.compat.contrib.learn.canned import (
     DNNClassifier,
     DNNLinearCombinedClassifier,
@@ -45,6 +45,7 @@ __all__ = [
     "RunConfig",
     "build_default_serving_input_fn",
     "build_parsing_serving_input_fn",
+    "datasets",
     "infer_real_valued_columns_from_input",
     "learn_runner",
     "make_export_strategy",

@@ -1,10 +1,12 @@
-"""tf.contrib.learn.datasets.base: data from CSV files that are there."""
+"""tf.contrib.learn.datasets: data from files that are there, with those of its module base."""
 
 import csv
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from replicate.compat.mnist.input_data import load_mnist
 
 
 class Dataset(NamedTuple):
@@ -20,6 +22,10 @@ class Datasets(NamedTuple):
     train: Any
     validation: Any
     test: Any
+
+
+DATASETS = {"mnist": load_mnist}
+"""Readers by name, as `DATASETS["mnist"](folder)`."""
 
 
 def load_csv_with_header(

@@ -109,6 +109,12 @@ def test_constants_and_windows(graph, evaluate):
     assert not CONTRIB.eager.in_eager_mode()
 
 
+def test_digits_are_read_by_name(tmp_path):
+    read = CONTRIB.learn.datasets.DATASETS["mnist"]
+    with pytest.raises(FileNotFoundError, match=r"no train-.*gz in .*downloaded"):
+        read(str(tmp_path))
+
+
 # Private modules, each with a public name of its package.
 PRIVATE = {
     "rnn.python.ops.core_rnn_cell": "LSTMBlockCell",

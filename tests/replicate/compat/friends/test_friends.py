@@ -31,6 +31,7 @@ root = tree.fromstring("<a/>").tag
 code = os.errno.EEXIST
 warned = np.warnings.catch_warnings
 half = np.math.floor(2.5)
+sums = np.sum(number for number in (1, 2)), np.sum([[1], [2]], axis=0).tolist()
 """
 
 
@@ -44,6 +45,7 @@ def test_numpy_takes_what_it_took(run_source, tmp_path, monkeypatch):
     assert names.read.tolist() == [[1], [1, 2]]
     assert set(names.drawn) == {1, 2, 3}
     assert (names.root, names.code, names.half) == ("a", 17, 2)
+    assert names.sums == (3, [3])
     with pytest.raises(ValueError, match="inhomogeneous"):
         run_source("import numpy as np\nnp.array([[1], [1, 2]], np.int32)")
     with pytest.raises(ValueError, match="inhomogeneous"):
