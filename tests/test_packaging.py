@@ -142,11 +142,16 @@ def test_source_tree_that_is_not_installed_is_imported(tmp_path, has_project, ve
         "from importlib import metadata\n"
         "def absent(name): raise metadata.PackageNotFoundError(name)\n"
         "metadata.version = absent\n"
-        "import replicate, kfac, model_deploy\n"
-        "from replicate.estimator import run_record\n"
-        "print(replicate.__version__, run_record._environment()['replicate-model-fn'])"
+        "import replicate\n"
+        "print(replicate.__version__)\n"
     )
-    assert run("-c", program, cwd=tmp_path).split() == [version] * 2
+    if has_project:  # The rest imports TensorFlow.
+        program += (
+            "import kfac, model_deploy\n"
+            "from replicate.estimator import run_record\n"
+            "print(run_record._environment()['replicate-model-fn'])"
+        )
+    assert set(run("-c", program, cwd=tmp_path).split()) == {version}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -70,26 +70,19 @@ if __name__ == "__main__":
 '''
 
 
-def start(folder, *arguments, command="compat"):
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
-    return subprocess.Popen(
-        [sys.executable, "-m", f"replicate.{command}", *arguments],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run(folder, *arguments):
     """Returns code, output and errors of the runner, started from a shell."""
-    with start(folder, *arguments) as process:
-        try:
-            output, errors = process.communicate(timeout=100)
-        finally:
-            process.kill()
-    return process.returncode, output, errors
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "replicate.compat", *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 @pytest.fixture(scope="session")
@@ -160,10 +153,11 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path,
 CHILDREN = """
 import multiprocessing
 import sys
+import numpy as np
 from . import part
 
 def in_child(number):
-    return part.half(number), __name__, __package__
+    return part.half(number), __name__, __package__, np.float is float
 
 def train():
     from . import model
@@ -173,44 +167,49 @@ if __name__ == "__main__":
     for method in ("fork", "spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             print(pool.apply(in_child, (4,)), flush=True)
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.apply(train), flush=True)
+    if sys.argv[1:]:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(pool.apply(train), flush=True)
     assert "tensorflow" not in sys.modules
     part.half("x")
 """
 
 
-def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(tmp_path):
+@pytest.mark.parametrize("trains", [[], pytest.param(["--train"], marks=pytest.mark.broad)])
+def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_tracebacks(
+    tmp_path, trains
+):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "part.py").write_text("def half(x):\n    return x / 2\n")
     (tmp_path / "package" / "model.py").write_text(MODEL)
     (tmp_path / "package" / "train.py").write_text(CHILDREN)
-    code, output, errors = run(tmp_path, "--num_towers=3", "-m", "package.train")
+    code, output, errors = run(tmp_path, "--num_towers=3", "-m", "package.train", *trains)
     assert code == 1
     assert output.splitlines() == [
-        "(2.0, '__main__', 'package')",
-        "(2.0, '__mp_main__', 'package')",
-        "(2.0, '__mp_main__', 'package')",
-        TRAINED,
+        "(2.0, '__main__', 'package', True)",
+        "(2.0, '__mp_main__', 'package', True)",
+        "(2.0, '__mp_main__', 'package', True)",
+        *([TRAINED] if trains else []),
     ], errors
     assert [line for line in errors.splitlines() if line.startswith("  File")] == [
-        f'  File "{tmp_path}/package/train.py", line 20, in <module>',
+        f'  File "{tmp_path}/package/train.py", line 22, in <module>',
         f'  File "{tmp_path}/package/part.py", line 2, in half',
     ]
     assert "TypeError: unsupported operand" in errors.splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", ["compat", "run"])
-def test_interrupt_ends_the_program_as_python_does_and_is_one_line(tmp_path, command):
+def test_interrupt_ends_the_program_as_python_does_and_is_one_line(tmp_path, start_python, command):
     # A signal just before a single long call would be seen only after it.
     (tmp_path / "program.py").write_text(
         "import time\nprint('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
     )
-    with start(tmp_path, "program.py", command=command) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=100)
+    runner = f"import runpy; runpy.run_module('replicate.{command}', None, '__main__', True)"
+    process = start_python(runner, "program.py", folder=tmp_path)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGINT
     assert errors == f"replicate.{command}: interrupted (KeyboardInterrupt)\n"
 

@@ -91,17 +91,22 @@ def numpy_logits(rows, labels, trees, depth, rate, l2):
     return total
 
 
-def test_predictions_are_those_of_trees_in_numpy(tmp_path):
-    model = BoostedTreesClassifier(
-        columns("bucketized", "indicator"), 1, tmp_path, n_trees=3, max_depth=2, learning_rate=0.5,
-        l2_regularization=0.01, config=CONFIG,
-    )  # fmt: skip
+def test_own_head_and_training_in_memory_make_the_trees_of_numpy(tmp_path):
+    chosen = columns("bucketized", "indicator")
+    settings = {"n_trees": 3, "max_depth": 2, "learning_rate": 0.5, "l2_regularization": 0.01}
+    settings["config"] = CONFIG
+    head = replicate.BinaryClassHead()
+    model = BoostedTreesEstimator(chosen, 1, head, tmp_path / "head", **settings)
     model.train(batch(BINARY))
     assert model.get_variable_value("global_step") == 6
     kinds = FEATURES["kind"][:, np.newaxis] == ["x", "y", "z"]
     rows = np.column_stack([np.digitize(FEATURES["a"], EDGES), kinds])
     expected = numpy_logits(rows, BINARY, 3, 2, 0.5, 0.01)
     np.testing.assert_allclose(predicted(model, BINARY, "logits"), expected, atol=1e-5)
+    in_memory = replicate.boosted_trees_classifier_train_in_memory(
+        batch(BINARY, 1), chosen, tmp_path / "memory", **settings
+    )
+    assert_same_trees(model, in_memory)
 
 
 def test_one_split_gains_what_the_formula_says(tmp_path):
@@ -154,22 +159,15 @@ def test_training_goes_on_within_a_layer_and_the_export_serves_the_same(tmp_path
     np.testing.assert_array_equal(served, predicted(continued, NUMBERS, "predictions"))
 
 
-def test_own_head_and_in_memory_functions_train_the_same(tmp_path):
-    settings = {"n_trees": 2, "max_depth": 2, "config": CONFIG}
-    chosen = columns("bucketized", "indicator")
-    head = replicate.BinaryClassHead()
-    by_head = BoostedTreesEstimator(chosen, 1, head, tmp_path / "head", **settings)
-    by_head.train(batch(BINARY))
-    in_memory = replicate.boosted_trees_classifier_train_in_memory(
-        batch(BINARY, 1), chosen, tmp_path / "memory", **settings
-    )
-    assert_same_trees(by_head, in_memory)
+def test_regression_of_two_numbers_in_memory(tmp_path):
     regressor = replicate.boosted_trees_regressor_train_in_memory(
         batch(np.stack([NUMBERS, 2 * NUMBERS], axis=1), 1),
-        chosen,
-        tmp_path / "two",
+        columns("bucketized", "indicator"),
+        tmp_path,
         label_dimension=2,
-        **settings,
+        n_trees=2,
+        max_depth=2,
+        config=CONFIG,
     )
     found = predicted(regressor, NUMBERS[:, np.newaxis].repeat(2, axis=1), "predictions")
     np.testing.assert_allclose(found[:, 1], 2 * found[:, 0], rtol=1e-4)

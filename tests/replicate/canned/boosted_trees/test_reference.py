@@ -116,7 +116,7 @@ CASES = {
         },
     ),
 }
-BROAD = {"pruned before", "categories"}
+BROAD = {"pruned before", "categories", "three classes"}
 
 
 @pytest.mark.parametrize(
