@@ -165,6 +165,7 @@ PROGRAMS = (
             "-m",
             "albert.run_classifier",
             "--vocab_file={data}/vocab.txt",
+            "--spm_model_file=",
             "--albert_config_file={data}/bert.json",
             "--max_seq_length=16",
             "--task_name=cola",
