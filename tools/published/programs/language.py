@@ -170,7 +170,7 @@ PROGRAMS = (
             "--max_seq_length=16",
             "--task_name=cola",
             "--data_dir={data}",
-            "--cached_dir={out}/cached",
+            "--cached_dir={out}",
             "--output_dir={out}/model",
             "--do_train",
             "--do_eval",
