@@ -24,7 +24,7 @@ from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.gradients import faster_gradients
 from kfac.damping.adaptation import AdaptedDamping, make_damping_rule
-from kfac.damping.rule import NAN, ModelChange
+from kfac.damping.interface import NAN, ModelChange
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded
-from kfac.damping.rule import (
+from kfac.damping.interface import (
     NAN,
     BeforeStep,
     DampingRule,

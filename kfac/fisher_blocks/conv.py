@@ -35,7 +35,7 @@ from kfac.fisher_factors.conv import (
     Sampling,
 )
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
-from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
+from kfac.patches.extraction import ConvGeometry, num_locations, spatial_sizes
 
 
 class ConvForm(typing.NamedTuple):

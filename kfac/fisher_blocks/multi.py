@@ -29,7 +29,7 @@ from kfac.linalg.chain import (
     symmetric_chain_gain,
 )
 from kfac.linalg.damped_functions import INVERSE, MatrixFunction
-from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
+from kfac.patches.extraction import ConvGeometry, num_locations, spatial_sizes
 
 
 @typing.final

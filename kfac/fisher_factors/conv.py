@@ -6,8 +6,8 @@ Grosse & Martens (2016), §3, approximates a convolution's block of the Fisher m
 
 where p is the patch that the filter sees at one of T locations, with a trailing 1 if there is a
 bias, and g the gradient of the output at that location. The means are over examples and locations.
-`kfac.patches.geometry` defines patches, and `kfac.patches.second_moment` computes Σ p pᵀ. Called by
-the blocks of convolutions, in `kfac.fisher_blocks.conv`.
+`kfac.patches.extraction` defines patches, and `kfac.patches.second_moment` computes Σ p pᵀ. Called
+by the blocks of convolutions, in `kfac.fisher_blocks.conv`.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
@@ -27,7 +27,7 @@ from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
-from kfac.patches.geometry import ConvGeometry, extract_patches
+from kfac.patches.extraction import ConvGeometry, extract_patches
 from kfac.patches.second_moment import patch_moment
 
 PatchMask = tuple[float, ...]

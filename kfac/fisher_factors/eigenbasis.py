@@ -9,6 +9,8 @@ gradient in the basis of the eigenvectors,
 These factors keep the moving average of s, and both bases. Called by the eigenbasis blocks, which
 make A and G.
 
+e_A and e_G come from `kfac.linalg.eigendecomposition`, which sets negative ones to zero.
+
 When the bases change, the average S is moved to them so that the block stays the same:
 S becomes the block's diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry.
 With the first bases S starts at T·e_A e_Gᵀ, the eigenvalues of T·A⊗G, with the weight of all
@@ -34,7 +36,7 @@ from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 from kfac.state import Assignment, Change, read
 
 v1 = tf.compat.v1

@@ -27,7 +27,7 @@ from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 
 
 @typing.final

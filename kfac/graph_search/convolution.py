@@ -14,7 +14,7 @@ from kfac.graph_search.bias import find_bias
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
-from kfac.patches.geometry import extent
+from kfac.patches.extraction import extent
 from kfac.registration.subgraph import Use
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}

@@ -1,4 +1,6 @@
-"""The approximation of each Keras layer, and layers that K-FAC does not know.
+"""The approximation that `fisher_approx` asks for, for each layer of a Keras model.
+
+Which layers K-FAC knows stands in `kfac.graph_search.known_layers`.
 
 A layer is found by its name in the paths of its variables, or by its class in the model. Called by
 the step.

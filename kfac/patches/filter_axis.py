@@ -1,7 +1,7 @@
 """One dimension of an image under a filter of stride 1: the pixels that each entry sees.
 
 Also owns the order in which pairs of filter rows are kept. Called by the fast ways to compute the
-second moment of patches. Sizes and padding come from `kfac.patches.geometry`.
+second moment of patches. Sizes and padding come from `kfac.patches.extraction`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kfac.patches.geometry import ConvGeometry, output_size, padding_before_and_after
+from kfac.patches.extraction import ConvGeometry, output_size, padding_before_and_after
 
 
 class FilterAxis(NamedTuple):

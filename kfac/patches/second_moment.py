@@ -32,8 +32,8 @@ from kfac.linalg.tensor_ops import (
 )
 from kfac.patches import row_products, spectral_products
 from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
+from kfac.patches.extraction import ConvGeometry, extract_patches, num_locations
 from kfac.patches.filter_axis import FilterAxis, entry_pairs, rows_and_columns
-from kfac.patches.geometry import ConvGeometry, extract_patches, num_locations
 
 _WAYS = (row_products, spectral_products)
 

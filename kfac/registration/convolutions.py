@@ -23,7 +23,7 @@ from kfac.fisher_blocks.eigenbasis import ConvEKFACFB
 from kfac.fisher_blocks.multi import ConvKFCBasicMultiIndepFB
 from kfac.fisher_factors.conv import PatchMask, Sampling
 from kfac.fisher_factors.uses import as_uses, count_uses
-from kfac.patches.geometry import ConvGeometry, spatial_entries
+from kfac.patches.extraction import ConvGeometry, spatial_entries
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,

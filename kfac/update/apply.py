@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
-from kfac.damping.rule import StepPrediction
+from kfac.damping.interface import StepPrediction
 from kfac.linalg import vectors
 from kfac.linalg.tensor_ops import all_finite, all_true
 from kfac.linalg.vectors import Vector
@@ -43,7 +43,7 @@ class Update(NamedTuple):
     kept_change: Sequence[Assignment] = ()
 
 
-def update_if_finite(
+def finite_update(
     step: Step, inputs: StepInputs, velocities: Sequence[Variable], makes_step: Tensor | bool
 ) -> Update:
     """Returns a step as an update.

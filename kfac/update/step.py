@@ -5,11 +5,12 @@
     precondition  M⁻¹g, which is A⁻¹VG⁻¹ for the gradient V of a layer         §4.2
     momentum      a step of M⁻¹g and of the step before                       §7
     apply         θ ← θ − step, if the step is finite
-    judge         λ by ρ, the change of the loss over that of its model       §6.5
+    judge         λ by ρ, the loss's change over the change that was predicted §6.5
 
-`KfacStep.make` does all six. A policy says what is due, see `kfac.update.refresh`; a rule of
-`kfac.update.momentum` has gradients, or velocities, preconditioned and makes the step of them; one
-of `kfac.damping` judges it, and may have it taken back. Called by the optimizer.
+`KfacStep.make` does all six. A policy of `kfac.update.refresh` says what is due. A momentum rule of
+`kfac.update.momentum` lets `_precondition` multiply the gradients, or the velocities, by M⁻¹ and
+makes the step of the products. A damping rule of `kfac.damping` judges the step, and may have it
+taken back. Called by the optimizer.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671; the whole is its algorithm 2.
@@ -25,7 +26,7 @@ import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.adaptation import AdaptedDamping
-from kfac.damping.rule import BeforeStep, DampingRule, ModelChange, Verdict
+from kfac.damping.interface import BeforeStep, DampingRule, ModelChange, Verdict
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple
@@ -43,8 +44,8 @@ from kfac.state import (
     read,
     run_if,
 )
-from kfac.update import health
-from kfac.update.apply import DescentThen, Update, update_if_finite
+from kfac.update import health_report
+from kfac.update.apply import DescentThen, Update, finite_update
 from kfac.update.delayed_inverses import DelayedInverses
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.refresh import Due, RefreshPolicy
@@ -56,7 +57,7 @@ MakeStep: TypeAlias = Callable[[GradsAndVars, Variable | None, str | None], Oper
 """A function with the arguments of `KfacStep.make`."""
 
 COUNTERS = ("counter", "skipped_steps", "rejected_steps")
-"""Steps that were made, skipped or taken back; that were not finite; that were taken back."""
+"""Their values: all steps, steps that were not finite, and steps that were taken back."""
 
 
 @typing.final
@@ -126,24 +127,26 @@ class KfacStep:
             v1.control_dependencies([self.prepare_damping(due.step)]),
         ):
             velocities = self.make_velocities(variables) if self.momentum.keeps_velocities else []
-            known = [vectors.entries(gradient) for gradient, _ in pairs]
-            start = self.estimator.times.begin("apply", after=[*known, *folded])
+            gradients = [vectors.entries(gradient) for gradient, _ in pairs]
+            start = self.estimator.times.begin("apply", after=[*gradients, *folded])
             with v1.name_scope(f"{self.name}/step"):
                 inputs = self._inputs(pairs, velocities)
                 step = self.momentum.step(inputs)
-                update = update_if_finite(step, inputs, velocities, due.step)
+                update = finite_update(step, inputs, velocities, due.step)
                 if self.change:
-                    update = self._foretold(update, step, inputs, number, self.change)
+                    update = self._with_prediction(update, step, inputs, number, self.change)
             with v1.control_dependencies(folded):
                 self._summarize(due.summaries_wait)
-                # TensorFlow counts each run as a global step; so not where a run may make none.
-                counted, own = (global_step, None) if due.step is True else (None, global_step)
-                judge = functools.partial(self._judge, update, due, start, own)
-                judged = update.prediction or ()
-                kept = [value for _, value in (*update.before, *update.kept_change)]
-                with v1.control_dependencies([*judged, *kept, start]):
+                # TensorFlow's optimizers add one to the global step in every run. Where a run may
+                # make no step, `_judge` counts.
+                counts_each = due.step is True
+                by_judge = None if counts_each else global_step
+                judge = functools.partial(self._judge, update, due, start, by_judge)
+                values = [value for _, value in (*update.before, *update.kept_change)]
+                with v1.control_dependencies([*(update.prediction or ()), *values, start]):
                     descent = DescentThen(self.name, judge)
-                    return descent.subtract(update.changes, variables, counted, name)
+                    by_descent = global_step if counts_each else None
+                    return descent.subtract(update.changes, variables, by_descent, name)
 
     def update_curvature(self) -> Operation:
         """Returns an op that folds the batch, then refreshes inverses, each when it is due."""
@@ -174,12 +177,15 @@ class KfacStep:
             if judge is None:
                 self._before_step = BeforeStep(group())
             else:
-                # A run that makes no step must not pass for the first one, nor end an interval.
+                # Step 0 calibrates, and each interval ends with a judgement: a run that makes no
+                # step is to do neither.
                 number = read(self.counter("counter"))
                 with v1.device(CPU):
                     number = tf.where(makes_step, number, -1)
                 self._before_step = judge.before_step(
-                    number, lambda: health.mean_curvature(estimator.blocks), estimator.times.read
+                    number,
+                    lambda: health_report.mean_curvature(estimator.blocks),
+                    estimator.times.read,
                 )
         return self._before_step.done
 
@@ -297,10 +303,10 @@ class KfacStep:
         products = self.estimator.multiply_function(ITSELF, pairs, from_identity=from_identity)
         return [product for product, _ in products]
 
-    def _foretold(
+    def _with_prediction(
         self, update: Update, step: Step, inputs: StepInputs, number: Tensor, change: ModelChange
     ) -> Update:
-        """Returns an update with what its judge must know before it is made, and Δq to keep.
+        """Returns an update with the predicted change of the loss, old weights, and Δq to keep.
 
         Args:
           update: The update.
@@ -320,8 +326,8 @@ class KfacStep:
         if known is not None:
             return update._replace(kept_change=change.kept(update.is_made, known))
         if update.prediction:
-            judged = update.prediction
-            return update._replace(kept_change=change.kept(judged.due, judged.model_change))
+            predicted = update.prediction
+            return update._replace(kept_change=change.kept(predicted.due, predicted.model_change))
         return update
 
     def _judge(
@@ -342,7 +348,7 @@ class KfacStep:
           changed: Operations that change the weights.
         """
         times, verdict = self.estimator.times, Verdict([], None)
-        # As one, so that the ops that wait for them have one edge each and not hundreds.
+        # One op stands for all changes: what waits for them has one edge and not hundreds.
         with v1.control_dependencies([group(*changed)]):
             if self.judge:
                 verdict = self.judge.verdict(update.prediction, times.read)
@@ -361,7 +367,7 @@ class KfacStep:
                 counters = [(self.counter(name), flag) for name, flag in counts.items()]
                 counters += [] if global_step is None else [(global_step, made)]
                 counted = [Addition(v, tf.cast(x, v.dtype.base_dtype)) for v, x in counters]
-            # Δq stays known even if the step is taken back, beside the ρ that it led to.
+            # Δq is kept even if the step is taken back: summaries show it beside ρ.
             noted = assign_all([*verdict.state, *update.kept_change, *counted, *due.state])
         done = group(*changed, *chosen, noted)
         return [done, times.end("apply", start, done)]
@@ -415,4 +421,4 @@ class KfacStep:
                 **(self.change.summaries if self.change else {}),
                 **counters,
             }
-            health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
+            health_report.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)

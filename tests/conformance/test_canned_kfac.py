@@ -133,7 +133,10 @@ def check_same(got, expected):
         assert difference <= TOLERANCE * largest, name
 
 
-@pytest.mark.parametrize("case", ["three_classes_with_weights", "two_heads"])
+@pytest.mark.parametrize(
+    "case",
+    ["three_classes_with_weights", pytest.param("two_heads", marks=pytest.mark.broad)],
+)
 def test_two_towers_train_as_one(case):
     make, labels = CASES[case]
     losses, _ = reference(case)

@@ -41,7 +41,10 @@ def test_predictions_are_images_and_codes_of_registered_layers(graph, evaluate):
 
 @pytest.mark.parametrize(
     ("hidden", "steps", "most"),  # Gray images have a loss of 64 log(2).
-    [((8,), 2, 64 * np.log(2)), pytest.param(autoencoder.HIDDEN, 10, 25.5, marks=pytest.mark.slow)],
+    [
+        pytest.param((8,), 2, 64 * np.log(2), marks=pytest.mark.broad),
+        pytest.param(autoencoder.HIDDEN, 10, 25.5, marks=pytest.mark.slow),
+    ],
 )
 def test_program_draws_reconstructions(monkeypatch, tmp_path, capsys, hidden, steps, most):
     monkeypatch.setattr(autoencoder, "HIDDEN", hidden)

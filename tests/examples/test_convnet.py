@@ -54,6 +54,7 @@ def test_a_run_continues_until_it_is_complete(run_program, tmp_path, own_log):
     assert "holds checkpoints of momentum" in other.err
 
 
+@pytest.mark.broad
 def test_ctrl_c_saves_and_the_next_run_resumes(start_python, run_program, tmp_path):
     program = (
         "import runpy\nrunpy.run_module('examples.convnet', run_name='__main__', alter_sys=True)"

@@ -74,7 +74,10 @@ def test_distances_are_those_to_the_nearest():
 
 @pytest.mark.parametrize(
     ("steps", "nearest", "farthest"),  # An image has 64 pixels in [0, 1].
-    [(2, 3.0, 8.0), pytest.param(200, 0.0, 2.6, marks=pytest.mark.slow)],
+    [
+        pytest.param(2, 3.0, 8.0, marks=pytest.mark.broad),
+        pytest.param(200, 0.0, 2.6, marks=pytest.mark.slow),
+    ],
 )
 def test_samples_come_near_to_images(run_program, tmp_path, steps, nearest, farthest):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--eval_every_steps=200")

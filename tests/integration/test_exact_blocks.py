@@ -71,15 +71,15 @@ def depthwise(layers, x):
 # is exact for one example only.
 LAYERS = {
     "dense": (dense, VECTORS, {}, True),
-    "dense diagonal": (dense, VECTORS, {"approx": "diagonal"}, False),
     "embedding": (embedding, VECTORS, {}, True),
     "generic full": (generic, VECTORS, {"approx": "full"}, True),
-    "scale and shift": (scale_and_shift, SMALL, {"approx": "full"}, False),
     "convolution": (convolution, IMAGES, {"approx": "kron", "stride": 2, "padding": "VALID"}, True),
     "strided": (convolution, IMAGES, {"approx": "diagonal", "stride": 2}, False),
     "depthwise": (depthwise, IMAGES, {}, False),
 }
 REPEATED = {
+    "dense diagonal": (dense, VECTORS, {"approx": "diagonal"}, False),
+    "scale and shift": (scale_and_shift, SMALL, {"approx": "full"}, False),
     "generic diagonal": (generic, VECTORS, {"approx": "diagonal"}, True),
     "scale and shift diagonal": (scale_and_shift, SMALL, {"approx": "diagonal"}, False),
     "convolution diagonal": (convolution, (3, 2, 2, 2), {"approx": "diagonal"}, False),

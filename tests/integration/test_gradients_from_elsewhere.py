@@ -116,22 +116,26 @@ ONE_ROW = {"rows": 1, "uneven": "weighted"}
 SUM = {"reduction": v1.losses.Reduction.SUM}
 
 
+def broad(*row):
+    return pytest.param(*row, marks=pytest.mark.broad)
+
+
 @pytest.mark.parametrize(
     ("apply", "how"),
     [
         (bert, {}),
-        (unclipped, ONE_ROW),
-        (unclipped, SUM),
+        broad(unclipped, ONE_ROW),
+        broad(unclipped, SUM),
         (unclipped, {"settings": {"accumulate_steps": 2, "skip_nonfinite": 1}}),
         (unclipped, {"settings": {"clip_norm": 0.1, "pack_bytes": 64}}),
         (mixed, {}),
         (minimized, {"settings": {"loss_scale": replicate.DynamicLossScale(initial=1000.0)}}),
-        (minimized, {**SUM, "settings": {"accumulate_steps": 2}}),
+        broad(minimized, {**SUM, "settings": {"accumulate_steps": 2}}),
         (minimized, {**ONE_ROW, "settings": {"skip_nonfinite": 1}}),
         (changed, {}),
         (decayed, WEIGHTED),
-        (decayed, {"settings": {"accumulate_steps": 2}}),
-        (penalized, WEIGHTED),
+        broad(decayed, {"settings": {"accumulate_steps": 2}}),
+        broad(penalized, WEIGHTED),
         (penalized, SUM),
         (constants, {}),
         (two_optimizers, {}),

@@ -4,6 +4,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 GUIDES = Path(__file__).parents[2] / "docs" / "howto"
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -31,6 +33,7 @@ replicate.RunConfig = functools.partial(
 """
 
 
+@pytest.mark.broad
 def test_keras_model_goes_on_after_a_kill(start_python, tmp_path):
     (program,) = PROGRAM.findall((GUIDES / "keras_models.md").read_text())
     model_dir = tmp_path / "run"

@@ -17,6 +17,8 @@ from replicate import (
     replicate_model_fn,
 )
 
+pytestmark = pytest.mark.broad
+
 v1 = tf.compat.v1
 
 BATCH = 8

@@ -216,7 +216,11 @@ def assert_adapted(found):
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"loss_fn": None}, {"loss_scale": replicate.DynamicLossScale(64.0)}],
+    [
+        {},
+        {"loss_fn": None},
+        pytest.param({"loss_scale": replicate.DynamicLossScale(64.0)}, marks=pytest.mark.broad),
+    ],
     ids=["loss_fn", "loss of the graph", "loss scale"],
 )
 def test_damping_of_towers_adapts_as_that_of_one(params):

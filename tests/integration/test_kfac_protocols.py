@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import kfac
 from kfac import protocols as of_kfac
-from kfac.damping.rule import ModelChange
+from kfac.damping.interface import ModelChange
 from replicate import protocols as of_replicate
 from replicate.all_reduce.step import WorkerStep
 from replicate.canned import model_record

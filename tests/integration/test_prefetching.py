@@ -103,6 +103,7 @@ def test_evaluation_and_prediction_send_nothing_ahead(plain):
         assert one["outputs"] == two["outputs"]
 
 
+@pytest.mark.broad
 def test_a_checkpoint_without_it_begins_the_input_anew(tmp_path, caplog):
     estimator_in(tmp_path, continue_input=True).train(input_fn(ahead=False), max_steps=3)
     estimator = estimator_in(tmp_path)

@@ -56,18 +56,6 @@ def test_total_loss_counts_losses_and_regularization_once():
     assert np.abs(one[2]["net/w"] - one[1]["net/w"]).max() > 1e-3
 
 
-def test_regularization_counts_once_when_towers_are_added():
-    def model_fn(features, labels, mode):
-        weights = weighted_loss(features)
-        error = tf.reduce_sum(tf.square(tf.linalg.matvec(features, weights) - 1.0))
-        loss = 0.01 * error + v1.losses.get_regularization_loss()
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss))
-
-    how = {"loss_reduction": v1.losses.Reduction.SUM}
-    one, many = train(model_fn, 1, **how), train(model_fn, 4, **how)
-    np.testing.assert_allclose(many[-1]["net/w"], one[-1]["net/w"], rtol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("warm") / "model.ckpt")

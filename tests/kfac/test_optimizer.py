@@ -330,25 +330,27 @@ def test_a_stop_after_any_step_changes_nothing(build_mlp, rows, tmp_path, settin
     network = build_mlp()
     optimizer = network.periodic(**settings(network))
     train = optimizer.minimize(network.losses[0], v1.train.create_global_step())
-    variables, saver = v1.global_variables(), v1.train.Saver()
-    initialize = v1.global_variables_initializer()
+    variables = {v.op.name: v for v in v1.global_variables()}
+    saver, initialize = v1.train.Saver(max_to_keep=None), v1.global_variables_initializer()
 
-    def trained(first, last):
-        """Makes some steps in a session of their own, which begins with a checkpoint."""
+    def trained(first):
+        """Makes the steps from one on, in a session of their own; returns all variables of each."""
+        states = []
         with v1.Session() as session:
-            session.run(initialize) if first == 0 else saver.restore(session, path)
-            for step in range(first, last):
+            session.run(initialize) if first == 0 else saver.restore(session, f"{path}-{first}")
+            for step in range(first, steps):
                 session.run(train, network.feed([rows[0] * (1 + step)], [rows[1]]))
-            saver.save(session, path)
-            names = (v.op.name for v in variables)
-            return dict(zip(names, session.run(variables), strict=True))
+                states.append(session.run(variables))
+                if first == 0:
+                    saver.save(session, path, step + 1, write_meta_graph=False)
+        return states
 
-    whole, pending = trained(0, steps), []
+    *stopped, whole = trained(0)
     for stop in range(1, steps):
-        pending.append(np.isfinite(trained(0, stop).get("kfac/prev_loss", np.nan)))
-        found = trained(stop, steps)
+        found = trained(stop)[-1]
         for name, value in whole.items():
             np.testing.assert_array_equal(value, found[name], err_msg=f"{name}, stop after {stop}")
+    pending = [np.isfinite(state.get("kfac/prev_loss", np.nan)) for state in stopped]
     judges = settings is judgement_in_the_next_step
     assert any(pending) == np.isfinite(whole.get("kfac/rho", np.nan)) == judges
 

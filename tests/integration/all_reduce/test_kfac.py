@@ -63,7 +63,8 @@ def model(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"adapts": True, "momentum": "qmodel"},  # ρ divides by a small difference: no float32.
+        # ρ divides by a small difference: no float32.
+        {"adapts": True, "momentum": "qmodel", "layers": ONE_LAYER},
         pytest.param(
             {
                 "kind": np.float32,

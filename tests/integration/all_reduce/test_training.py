@@ -230,4 +230,4 @@ def test_steps_and_calls_leave_no_threads(workers, tmp_path):
 
     threads_after(5)  # Threads of the servers' pools are started when they are needed.
     before = threads_after(10)
-    assert threads_after(40) - before < 15
+    assert threads_after(26) - before < 15

@@ -9,7 +9,7 @@ import tensorflow as tf
 import kfac
 from kfac.damping import adaptation
 from kfac.damping.adaptation import AdaptedDamping
-from kfac.damping.rule import ModelChange
+from kfac.damping.interface import ModelChange
 from kfac.damping.training_loss import TrainingLoss
 from kfac.settings import KfacSettings
 from kfac.state import assign_all, read

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.damping.interface import ModelChange
 from kfac.damping.recomputed_loss import recomputed
-from kfac.damping.rule import ModelChange
 from kfac.damping.training_loss import PART_OF_LOSS, TrainingLoss
 from kfac.state import assign_all, value_if
 from replicate.saved.checkpoint_names import optional_states

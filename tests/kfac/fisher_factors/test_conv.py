@@ -9,7 +9,7 @@ from kfac.fisher_factors import (
     ConvOutputKroneckerFactor,
 )
 from kfac.fisher_factors.conv import Sampling
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 
 v1 = tf.compat.v1
 

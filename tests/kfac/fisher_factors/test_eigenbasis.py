@@ -10,7 +10,7 @@ from kfac.fisher_factors import (
     FullyConnectedKroneckerFactor,
 )
 from kfac.fisher_factors.inverses import compute_in_turn
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 
 v1 = tf.compat.v1
 

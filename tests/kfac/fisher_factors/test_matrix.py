@@ -15,7 +15,7 @@ from kfac.fisher_factors import (
 )
 from kfac.fisher_factors.base import Moment
 from kfac.linalg.damped_functions import Cholesky, Power
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 
 v1 = tf.compat.v1
 X = np.random.RandomState(0).randn(8, 3)

@@ -47,6 +47,7 @@ def test_state_that_a_file_lacks_gives_a_warning(both, tmp_path):
         compiled(both).optimizer.load_own_variables(state)
 
 
+@pytest.mark.broad
 def test_fit_that_fails_goes_on_from_its_backup_bit_for_bit(both, tmp_path):
     x, y = both.examples(32)
 

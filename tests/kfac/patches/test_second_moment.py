@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from kfac.linalg.symmetric_packing import unpack_symmetric
 from kfac.patches import cost, row_products, second_moment, spectral_products
+from kfac.patches.extraction import ConvGeometry, num_locations
 from kfac.patches.filter_axis import FilterAxis
-from kfac.patches.geometry import ConvGeometry, num_locations
 
 v1 = tf.compat.v1
 patch_sums = second_moment.patch_sums.__wrapped__  # Its operations, in the graph itself.

@@ -6,7 +6,7 @@ import kfac
 from kfac import fisher_blocks
 from kfac.fisher_blocks.conv import ConvForm
 from kfac.fisher_factors.conv import Sampling
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 
 v1 = tf.compat.v1
 

@@ -100,32 +100,6 @@ def test_what_writes_a_variable_has_a_place_among_all_its_uses(build_mlp, moment
     assert used.issuperset(v.op.name for v in optimizer.variables())
 
 
-# Towers.
-
-
-def test_three_towers_equal_one(build_mlp, rows):
-    """Weights and velocities, and ρ and Δq, which depend on the losses of all towers."""
-    states = []
-    for towers in (1, 3):
-        with tf.Graph().as_default(), v1.Session() as session:
-            network = build_mlp(towers, layers=1)
-            optimizer = make(network, "qmodel", **adapting(network, dtype="float64"))
-            for batch in zip(network.features, network.labels, strict=True):
-                optimizer.add_tower_batch(batch)
-            train = optimizer.apply_gradients(network.mean_gradients(optimizer))
-            session.run(v1.global_variables_initializer())
-            feed = network.share(rows)
-            for _ in range(8):
-                session.run(train, feed)
-            states.append(state_of(session))
-    assert states[0]["kfac/rho"] > 0
-    assert states[0]["kfac/damping"] != pytest.approx(0.3)
-    curvature = ("/input/", "/output/")  # Inverses are large; the weights show what they do.
-    seen = [{k: v for k, v in s.items() if not any(c in k for c in curvature)} for s in states]
-    assert len(seen[0]) > 10
-    assert_equal(*seen, atol=1e-11)
-
-
 # Adaptation.
 
 

@@ -10,25 +10,11 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from tests.replicate.canned.boosted_trees import data
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 
-fc = tf.feature_column
-CONFIG = replicate.RunConfig(progress="off", save_summary_steps=None)
-
-_turns = np.arange(24)
-FEATURES = {
-    "a": np.sin(_turns * 1.7).astype(np.float32) * 2,
-    "b": np.cos(_turns * 2.3).astype(np.float32),
-    "kind": np.array(["x", "y", "z", "y"] * 6),
-    "weight": (1 + _turns % 3).astype(np.float32),
-}
-SCORE = FEATURES["a"] * FEATURES["b"] + (FEATURES["kind"] == "y")
-LABELS = {
-    "binary": (SCORE > 0.3).astype(np.int32),
-    "numbers": SCORE.astype(np.float32),
-    "three": np.digitize(SCORE, [0.0, 1.0]).astype(np.int32),
-}
+LABELS = {"binary": data.BINARY, "numbers": data.NUMBERS, "three": data.THREE}
 
 CASES = {
     # Labels, columns, arguments, and what tf.estimator found.
@@ -133,17 +119,6 @@ CASES = {
 BROAD = {"pruned before", "categories"}
 
 
-def columns(names):
-    kind = fc.categorical_column_with_vocabulary_list("kind", ["x", "y", "z"])
-    made = {
-        "bucketized": fc.bucketized_column(fc.numeric_column("a"), [-1.0, -0.3, 0.0, 0.4, 1.0]),
-        "indicator": fc.indicator_column(kind),
-        "categorical": kind,
-        "numeric": fc.numeric_column("b"),
-    }
-    return [made[name] for name in names.split()]
-
-
 @pytest.mark.parametrize(
     "case",
     [pytest.param(name, marks=[pytest.mark.broad] * (name in BROAD)) for name in CASES],
@@ -153,13 +128,13 @@ def test_trees_are_those_of_tf_estimator(tmp_path, case):
     labels = LABELS[kind]
     is_number = kind == "numbers"
     made = replicate.BoostedTreesRegressor if is_number else replicate.BoostedTreesClassifier
-    model = made(columns(names), model_dir=tmp_path, config=CONFIG, **arguments)
+    model = made(data.columns(*names.split()), model_dir=tmp_path, config=data.CONFIG, **arguments)
     size = len(labels) // arguments["n_batches_per_layer"]
 
-    def once():
-        return tf.data.Dataset.from_tensors((FEATURES, labels))
-
-    model.train(lambda: tf.data.Dataset.from_tensor_slices((FEATURES, labels)).batch(size).repeat())
+    once = data.batch(labels, 1)
+    model.train(
+        lambda: tf.data.Dataset.from_tensor_slices((data.FEATURES, labels)).batch(size).repeat()
+    )
     assert model.get_variable_value("global_step") == expected["steps"]
     key = "predictions" if is_number else "probabilities"
     found = [each[key][-1] for each in model.predict(once)]

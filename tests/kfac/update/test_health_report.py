@@ -12,10 +12,10 @@ from kfac.fisher_factors import (
     FullyConnectedKroneckerFactor,
 )
 from kfac.linalg.damped_functions import Cholesky
-from kfac.patches.geometry import ConvGeometry
+from kfac.patches.extraction import ConvGeometry
 from kfac.state import make_counter
-from kfac.update import health
-from kfac.update.health import numbers_of, total_of
+from kfac.update import health_report
+from kfac.update.health_report import numbers_of, total_of
 
 v1 = tf.compat.v1
 
@@ -33,8 +33,8 @@ def test_factors_and_counters(build_network, session, batch):
     with v1.control_dependencies([estimator.make_cov_update_op()]):
         update = estimator.make_inv_update_op()
     scalars = {"rho": tf.constant(0.5), "damping": lambda: 0.25}
-    health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
-    mean = health.mean_curvature(estimator.blocks)
+    health_report.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
+    mean = health_report.mean_curvature(estimator.blocks)
     feed = network.share(batch)
     session.run(v1.global_variables_initializer())
     assert summaries(session, feed)["kfac/monitor/layers_without_inverse"] == 2
@@ -76,8 +76,8 @@ def test_blocks_with_one_factor_and_no_inverse(graph, session):
     collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
     estimator = kfac.estimator.FisherEstimator(None, 0.9, 0.3, collection, estimation_mode="exact")
     update = estimator.make_cov_update_op()
-    health.summarize({}, estimator.blocks, estimator.factors, estimator.times)
-    mean = health.mean_curvature(estimator.blocks)
+    health_report.summarize({}, estimator.blocks, estimator.factors, estimator.times)
+    mean = health_report.mean_curvature(estimator.blocks)
     session.run(v1.global_variables_initializer())
     session.run(update)
     found = summaries(session, {})

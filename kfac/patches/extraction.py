@@ -1,4 +1,4 @@
-"""The geometry of a convolution: its patches and its number of output locations.
+"""Patches of a convolution: where they lie, how many there are, and their extraction.
 
 Plain functions of shapes, images and the arguments of `tf.nn.convolution`, in one to three spatial
 dimensions. Called by the convolutions' factors, blocks and registration.
