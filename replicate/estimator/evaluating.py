@@ -24,7 +24,7 @@ from replicate.estimator.hooks.saving import build_saver
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.input_batches import Inputs, batch_size
-from replicate.estimator.log import log
+from replicate.estimator.log import log, log_evaluation
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
@@ -98,7 +98,7 @@ def run_evaluation(
 
 
 def write_results(eval_dir: str, results: dict[str, Any], files: EventFiles) -> None:
-    """Writes the results of one evaluation, at their global step, to an event file.
+    """Writes the results of one evaluation, at their global step, to an event file, and logs them.
 
     Numbers become scalars and arrays become tensors, under the names of their metrics. Bytes are
     taken as a serialised Summary, whose values get the tags "metric/0", "metric/1" and so on.
@@ -106,6 +106,7 @@ def write_results(eval_dir: str, results: dict[str, Any], files: EventFiles) -> 
     name of the directory as "evaluation". What cannot be written is a warning: the caller has the
     results.
     """
+    log_evaluation(results)
     metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     summary = v1.Summary()
     for name, value in metrics.items():

@@ -37,7 +37,7 @@ from replicate.estimator.hooks.step_loop import StepLoop, StopAgreement
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
-from replicate.estimator.log import log
+from replicate.estimator.log import log, log_final_loss
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.session_options import session_options
@@ -375,7 +375,12 @@ def _run_loop(
         return
     if run.meeting is not None:
         run.meeting.end()
-    if conditions.readings.loss is None and not conditions.is_interrupted():
+    if conditions.is_interrupted():
+        return
+    readings = conditions.readings
+    if readings.loss is not None:
+        log_final_loss(readings.loss_tensor.dtype.as_numpy_dtype(readings.loss))
+    else:
         resumed_at = 0 if position is None else position.resumed_at
         cause = _cause_of_no_step(conditions, loop.is_done, resumed_at)
         log.warning("Training made no step: %s", cause)

@@ -314,6 +314,17 @@ class BatchGrowth:
             return Growth(growth.sizes[int(begin[0])])
         return _of_sizes(growth.sizes[first : last : int(strides[0])])
 
+    def _of_block(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
+        """Returns the growth of a part that begins at a place and has a size."""
+        growth = inputs[0]
+        if not growth.sizes:
+            return self._of_structure(tensor, inputs)
+        begin, size = (tf.get_static_value(x) for x in tensor.op.inputs[1:])
+        if begin is None or size is None:
+            return None
+        first, length = begin.item(), size.item()  # A length of -1 takes all that is left.
+        return _of_sizes(growth.sizes[first : None if length < 0 else first + length])
+
     def _of_pack(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
         if tensor.dtype.is_integer and all(x.shape.rank == 0 for x in tensor.op.inputs):
             return _of_sizes([each.degree for each in inputs])
@@ -375,6 +386,15 @@ class BatchGrowth:
             is_first = growth.axis is not None and tensor.op.inputs[0].shape.rank == -growth.axis
             return growth._replace(axis=-tensor.shape.rank) if leads and is_first else found
         return found
+
+    def _of_sparse(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
+        """Returns the growth of an operation on a SparseTensor, whose shape is no value of it."""
+        return self._of_network(tensor, [each._replace(sizes=()) for each in inputs])
+
+    def _of_sparse_reshaped(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
+        """Returns the growth of the indices or of the shape of a SparseTensor of a new shape."""
+        indices, shape = inputs[0], inputs[2]
+        return indices if tensor.value_index == 0 else shape._replace(constants=())
 
     def _of_gathered(self, tensor: Tensor, inputs: Sequence[Growth]) -> Growth | None:
         """Returns the growth of rows of a table, looked up by a part of the batch."""
@@ -456,8 +476,12 @@ _RULES: Mapping[str, _Rule] = {
         BatchGrowth._of_cross_entropy,
     ),
     **dict.fromkeys(
-        ["MirrorPad", "Pad", "PadV2", "Slice", "Split", "SplitV", "Squeeze", "Tile", "Unpack"],
+        ["MirrorPad", "Pad", "PadV2", "Split", "SplitV", "Squeeze", "Tile", "Unpack"],
         BatchGrowth._of_structure,
+    ),
+    **dict.fromkeys(
+        ["SparseFillEmptyRows", "SparseReorder", "SparseTensorDenseMatMul", "SparseToDense"],
+        BatchGrowth._of_sparse,
     ),
     "ConcatV2": BatchGrowth._of_concat,
     "ExpandDims": BatchGrowth._of_expanded,
@@ -467,6 +491,8 @@ _RULES: Mapping[str, _Rule] = {
     "Reshape": BatchGrowth._of_reshaped,
     "Shape": BatchGrowth._of_shape,
     "Size": BatchGrowth._of_size,
+    "Slice": BatchGrowth._of_block,
+    "SparseReshape": BatchGrowth._of_sparse_reshaped,
     "SquaredDifference": BatchGrowth._of_squared_difference,
     "StridedSlice": BatchGrowth._of_slice,
     "Transpose": BatchGrowth._of_transposed,

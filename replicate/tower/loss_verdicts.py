@@ -3,11 +3,12 @@
 If the settings of the towers leave the reduction open, a verdict decides if the towers' gradients
 are added up or averaged. It comes from the graph of the loss, see `batch_growth`, which heads and
 functions of `tf.losses` shorten: they tell the reduction of what they return. If the graph does not
-tell, the last function that told a reduction decides, as in TensorFlow 1. Where each device of a
+tell, the last function decides that told the reduction of a part of the loss, or if none did that
+of another loss, as in TensorFlow 1. Where each device of a
 strategy gets a batch of its own, only these functions count, as for TensorFlow's strategies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import tensorflow as tf
@@ -41,6 +42,8 @@ class LossVerdicts:
         self._towers = towers
         self._growth: BatchGrowth | None = None
         self._has_told = False
+        self._told: dict[Any, bool] = {}
+        """True for the losses of this tower that a function has told to be sums, by `ref()`."""
         self._is_computed = False
         """True from a call of `compute_gradients` to the next one of `apply_gradients`."""
         self._of_gradients: bool | None = None
@@ -58,6 +61,7 @@ class LossVerdicts:
         """
         if self._towers > 1 and self._reads_graph:
             self._growth = _growth_of_batch(batch, whole)
+            self._told.clear()
 
     def tell(self, loss: Tensor, is_sum: bool) -> None:
         """Notes the reduction of a loss by the function that made it."""
@@ -65,6 +69,7 @@ class LossVerdicts:
         self.sums_loss = is_sum
         if self._growth is not None and isinstance(loss, tf.Tensor):
             self._growth.tell(loss, Growth(1) if is_sum else CONSTANT)
+            self._told[loss.ref()] = is_sum
 
     def computed(self, loss: Tensor) -> None:
         """Judges a loss whose gradients an optimizer computes, or which a model_fn returns."""
@@ -106,10 +111,18 @@ class LossVerdicts:
         if growth is not None and growth.degree in (0, 1):
             verdict = growth.degree == 1
         if verdict is None:
+            verdict = self._told_of_part(loss)
+        if verdict is None:
             self._say_unknown(loss)
         elif verdict and self._averages:
             self._say_contradiction(loss)
         return verdict
+
+    def _told_of_part(self, loss: Tensor) -> bool | None:
+        """Returns the reduction that was told last of what a loss is made of; None if none was."""
+        parts = {each.ref() for each in _made_of(loss)} if self._told else set()
+        told = [is_sum for ref, is_sum in self._told.items() if ref in parts]
+        return told[-1] if told else None
 
     def _say_unknown(self, loss: Tensor) -> None:
         if self._averages is None and not self._has_told:
@@ -134,6 +147,17 @@ class LossVerdicts:
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text, loss.op.name, self._towers, self._towers)
+
+
+def _made_of(tensor: Tensor) -> Iterator[Tensor]:
+    """Yields a tensor and all that it is computed from."""
+    seen, pending = {tensor.ref()}, [tensor]
+    while pending:
+        top = pending.pop()
+        yield top
+        new = {each.ref(): each for each in top.op.inputs if each.ref() not in seen}
+        seen.update(new)
+        pending += new.values()
 
 
 def _growth_of_batch(batch: Nest, whole: Sequence[Tensor]) -> BatchGrowth:

@@ -3,6 +3,7 @@
 import builtins
 import importlib
 import json
+import numbers
 import pickle  # noqa: TID251  # The program's own call, with what Python 2 wrote.
 from typing import Any
 
@@ -68,15 +69,31 @@ def json_loads(s: Any, encoding: str | None = None, **options: Any) -> Any:
 
 
 def json_dump(obj: Any, fp: Any, encoding: Any = None, **options: Any) -> None:
-    """Writes JSON to a file; the encoding is the file's."""
+    """Writes JSON to a file, numbers of NumPy among it; the encoding is the file's."""
     del encoding
-    json.dump(obj, fp, **options)
+    json.dump(obj, fp, **_with_numbers(options))
 
 
 def json_dumps(obj: Any, encoding: Any = None, **options: Any) -> str:
-    """Returns JSON as a text."""
+    """Returns JSON as a text, numbers of NumPy among it."""
     del encoding
-    return json.dumps(obj, **options)
+    return json.dumps(obj, **_with_numbers(options))
+
+
+def _with_numbers(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns options that take numbers of NumPy, unless the program has its own for them.
+
+    A sum of float32 that begins with a number of Python was a float64 until NumPy 2, and JSON.
+    """
+    if options.get("default") is not None or options.get("cls") is not None:
+        return options
+    return {**options, "default": _number}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        return float(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def open_file(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:

@@ -106,6 +106,18 @@ _SCIPY = {
         "numpy",
     ),
     **_of("scipy", ("rand", "randn"), "numpy.random"),
+    "scipy.sparse.linalg.eigen.*": "scipy.sparse.linalg",
+    "scipy.sparse.linalg.eigen.arpack.*": "scipy.sparse.linalg",
+    **_of(
+        "scipy.signal",
+        ("bartlett", "blackman", "boxcar", "gaussian", "hamming", "hann", "kaiser", "triang"),
+        "scipy.signal.windows",
+    ),
+    "scipy.signal.hanning": "scipy.signal.windows.hann",
+    **_renamed(
+        "scipy.integrate",
+        {"cumtrapz": "cumulative_trapezoid", "simps": "simpson", "trapz": "trapezoid"},
+    ),
 }
 _PANDAS = {
     **_of(
@@ -207,7 +219,10 @@ CHANGED: Mapping[str, str] = types.MappingProxyType(
 LOST: Mapping[str, str] = types.MappingProxyType({**_NUMPY, **_SCIPY, **_PANDAS, **_PYTHON})
 """Lost name → new one. With ".*" at its end, all names of a module."""
 
-WRITTEN = frozenset({"numpy.fromstring", "numpy.sum", "yaml.load", "yaml.load_all"})
+WRITTEN = frozenset({
+    "json.dump", "json.dumps", "numpy.array", "numpy.asanyarray", "numpy.asarray",
+    "numpy.fromstring", "numpy.sum", "yaml.load", "yaml.load_all",
+})  # fmt: skip
 """Names of `CHANGED` that `replicate.migrate` writes, as those of `LOST`, where a call needs it."""
 
 ROOTS = frozenset(name.partition(".")[0] for name in [*LOST, *CHANGED])

@@ -22,6 +22,7 @@ import numpy.linalg
 import numpy.random as draws
 from collections import Mapping, OrderedDict
 from fractions import gcd
+from scipy.sparse.linalg.eigen.arpack import eigsh
 from inspect import getargspec
 from numpy import product
 from numpy.linalg import norm
@@ -45,6 +46,7 @@ length = norm(values) + numpy.linalg.norm(values)
     assert names.spec == (["a", "b"], "c", "d", (2,))
     assert names.length == pytest.approx(2 * math.sqrt(14))
     assert names.now >= 0
+    assert names.eigsh.__module__.startswith("scipy.sparse.linalg")
     assert names.draws.normal == np.random.normal
 
 

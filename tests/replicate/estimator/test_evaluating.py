@@ -68,12 +68,15 @@ def test_reserved_names_and_an_input_without_a_batch(graph):
         measure([])
 
 
-def test_results_are_written_at_their_step(tmp_path):
+def test_results_are_written_at_their_step(tmp_path, caplog):
+    caplog.set_level("INFO", "tensorflow")
     write_results(
         str(tmp_path),
         {"accuracy": np.float32(0.5), "matrix": np.eye(2, dtype=np.float32), "global_step": 30},
         EventFiles(),
     )
+    write_results(str(tmp_path / "log"), {"b": b"?", "a": 1.5, "global_step": 4}, EventFiles())
+    assert "Saving dict for global step 4: a = 1.5, global_step = 4" in caplog.messages
     events = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in events.Scalars("accuracy")] == [(30, 0.5)]
     (matrix,) = events.Tensors("matrix")

@@ -283,18 +283,23 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
         )
 
 
-def test_training_without_a_step_warns(linear, tmp_path, caplog):
+def test_training_logs_its_last_loss_or_warns_of_no_step(linear, tmp_path, caplog):
     class Stop(v1.train.SessionRunHook):
         def after_create_session(self, session, coord):
             coord.request_stop()
 
+    caplog.set_level("INFO", "tensorflow")
     estimator = linear.make_estimator(tmp_path)
     estimator.train(lambda: linear.input_fn().take(0), max_steps=3)
     assert "Training made no step: the input ended before the first step" in caplog.text
     estimator.train(linear.input_fn, max_steps=3, hooks=[Stop()])
     assert "Training made no step: a hook asked for the end before" in caplog.text
+    assert "Loss for final step" not in caplog.text
     estimator.train(linear.input_fn, max_steps=1)
     assert caplog.text.count("Training made no step") == 2
+    [line] = [each for each in caplog.messages if each.startswith("Loss for final step")]
+    loss = float(line.removeprefix("Loss for final step: ").removesuffix("."))
+    np.testing.assert_allclose(loss, np.mean(linear.Y[: linear.BATCH] ** 2), rtol=1e-6)
 
 
 # In a cluster

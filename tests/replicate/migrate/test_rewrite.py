@@ -392,7 +392,9 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
         +     start = time.process_time(), np.prod([1, 2])
         +     kinds = float, np.int32, arrays.NINF
         +     raw = arrays.fromstring(array.tobytes(), np.uint8)
-              numbers = np.fromstring("1 2", sep=" "), np.array([1])
+              numbers = np.fromstring("1 2", sep=" "), np.array([1]), np.array(array, float)
+        -     rows = np.array(array), [k for k, v in path.iteritems()], path.iterkeys()
+        +     rows = arrays.array(array), [k for k, v in path.items()], iter(path.keys())
         -     total = np.sum(number for number in numbers), np.sum(numbers)
         +     total = arrays.sum_of(number for number in numbers), np.sum(numbers)
         -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)

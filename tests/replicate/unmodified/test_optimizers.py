@@ -258,6 +258,23 @@ def logits_of(outputs):
     return tf.stack([outputs, -outputs, 0.5 * outputs], axis=1)
 
 
+def of_feature_columns(outputs, labels, features):
+    ids = tf.cast(tf.math.floormod(features[:, 0] * 3.0, 5.0), tf.int64)
+    column = tf.feature_column.categorical_column_with_identity("ids", 5)
+    embedding = tf.feature_column.embedding_column(column, 2, initializer=constant(0.4))
+    embedded = v1.feature_column.input_layer({"ids": ids}, [embedding])
+    linear = v1.feature_column.linear_model({"ids": ids}, [column])[:, 0]
+    outputs = outputs + linear + tf.reduce_sum(embedded, 1)
+    return sum_of_squares(outputs, labels, features) + tf.nn.l2_loss(embedded)
+
+
+def before_a_metric(outputs, labels, features):
+    """A sum that only the function tells, and then the mean of a metric, which is no part of it."""
+    loss = v1.losses.mean_squared_error(labels, outputs, reduction=v1.losses.Reduction.SUM)
+    v1.losses.mean_squared_error(labels, outputs)
+    return tf.while_loop(lambda total: total < 0, lambda total: [total], [loss])[0]
+
+
 LOSSES = {
     "l2_loss": lambda outputs, labels, x: tf.nn.l2_loss(outputs - labels),
     "sum of a mean": lambda outputs, labels, x: tf.reduce_sum(
@@ -281,6 +298,8 @@ LOSSES = {
         tf.reduce_sum(tf.expand_dims(outputs - labels, 1) ** 2, axis=1)
     ),
     "penalized": penalized,
+    "feature columns": of_feature_columns,
+    "before a metric": before_a_metric,
 }
 
 

@@ -144,8 +144,9 @@ def translations(folder: Path) -> None:
 
 
 def albert(folder: Path) -> None:
-    """Writes what `cola` writes, with a model that has an embedding of another size."""
-    cola(folder)
+    """Writes what `cola` writes, in `CoLA`, and a model with an embedding of another size."""
+    (folder / "CoLA").mkdir()
+    cola(folder / "CoLA")
     bert(folder, embedding_size=8, num_hidden_groups=1, inner_group_num=1)
 
 

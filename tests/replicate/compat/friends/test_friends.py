@@ -80,10 +80,12 @@ def test_yaml_json_and_open(run_source, tmp_path):
     (tmp_path / "a.csv").write_text("x\n")
     names = run_source(f"""
 import json
+import numpy as np
 import yaml
 read = yaml.load("a: [1, 2]")
 given = yaml.load("b: 1", Loader=yaml.SafeLoader)
 of_json = json.loads('{{"c": 1}}', encoding="utf-8"), json.dumps([1], encoding="utf-8")
+total = json.dumps({{"loss": sum([np.float32(0.5), np.float32(1)])}})
 lines = open({str(tmp_path / "a.csv")!r}, "rU").read(), open({str(tmp_path / "a.csv")!r}).read()
 refused = None
 try:
@@ -93,6 +95,7 @@ except yaml.YAMLError:
 """)
     assert (names.read, names.given, names.refused) == ({"a": [1, 2]}, {"b": 1}, True)
     assert names.of_json == ({"c": 1}, "[1]")
+    assert names.total == '{"loss": 1.5}'
     assert names.lines == ("x\n", "x\n")
 
 
