@@ -77,6 +77,7 @@ back = pickle.load(open({str(tmp_path / "new.pkl")!r}))
 
 
 def test_yaml_json_and_open(run_source, tmp_path):
+    pytest.importorskip("yaml")
     (tmp_path / "a.csv").write_text("x\n")
     names = run_source(f"""
 import json
@@ -142,7 +143,7 @@ parsed = pkg_resources.parse_version("1.10") > pkg_resources.parse_version("1.9"
     assert names.version == np.__version__
     assert names.found.endswith("v1.py")
     assert names.parsed
-    assert packages.require("numpy>=1.2,!=1.3", ["numpy~=2.0"])[0].key == "numpy"
+    assert packages.require("numpy>=1.2,!=1.3", [f"numpy~={np.__version__[0]}.0"])[0].key == "numpy"
     assert packages.resource_exists("replicate", "py.typed")
     assert packages.resource_string("replicate", "py.typed") is not None
     assert "v1.py" in packages.resource_listdir("replicate", "")
