@@ -14,6 +14,7 @@ from typing import Any
 
 from replicate.absent_names import HINTS
 from replicate.compat.table import (
+    CHANGED_PACKAGES,
     CONTRIB,
     ESTIMATOR,
     PRIVATE,
@@ -32,7 +33,6 @@ _ESTIMATOR_OF_V2 = re.compile(
     r"(tensorflow(\.compat\.v1)*\.compat\.v2|tensorflow_estimator)\.estimator\b"
 )
 _PYTHON_ESTIMATOR = re.compile(r"tf\.python\.estimator\b")
-_PARTLY_OLD = ("tf.nn",)  # Packages that TensorFlow still has, and of which few names are old.
 _VIEWS = "replicate.compat.tf_contrib"
 _UNKNOWN = "It has no counterpart here."
 
@@ -107,7 +107,7 @@ def is_old_package(path: str) -> bool:
     row = _row(path)
     if (
         f"{path}.".startswith("tf.python.")
-        or path == "tf.nn"
+        or path in CHANGED_PACKAGES
         or (row is not None and row.new is not None)
     ):
         return False

@@ -15,6 +15,7 @@ A name that TensorFlow has, too, as in the module `changed`, gives way to its re
 Rows of one package of TensorFlow 1 stand in a module of this folder.
 """
 
+import functools
 import types
 from collections.abc import Mapping
 
@@ -89,6 +90,7 @@ def row_of(name: str) -> Row | None:
     return None
 
 
+@functools.cache
 def names_below(package: str) -> frozenset[str]:
     """Returns the names that stand in a package: `export` and `Estimator` in "tf.estimator"."""
     start = f"{package}."
