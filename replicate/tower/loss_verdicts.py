@@ -4,18 +4,19 @@ If the settings of the towers leave the reduction open, a verdict decides if the
 are added up or averaged. It comes from the graph of the loss, see `batch_growth`, which heads and
 functions of `tf.losses` shorten: they tell the reduction of what they return. If the graph does not
 tell, the last function decides that told the reduction of a part of the loss, or if none did that
-of another loss, as in TensorFlow 1. Where each device of a
-strategy gets a batch of its own, only these functions count, as for TensorFlow's strategies.
+of another loss, as in TensorFlow 1. Where each device of a strategy gets a batch of its own, only
+these functions count, as for TensorFlow's strategies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import tensorflow as tf
 from absl import logging
 
-from replicate._types import Nest, Tensor
+from replicate._types import Nest, Operation, Tensor
 from replicate.batch.nests import flatten
+from replicate.graph_ops.state import ancestors
 from replicate.tower.batch_growth import CONSTANT, BatchGrowth, Growth
 
 v1 = tf.compat.v1
@@ -42,8 +43,8 @@ class LossVerdicts:
         self._towers = towers
         self._growth: BatchGrowth | None = None
         self._has_told = False
-        self._told: dict[Any, bool] = {}
-        """True for the losses of this tower that a function has told to be sums, by `ref()`."""
+        self._told: dict[Operation, bool] = {}
+        """True for the losses of this tower that a function has told to be sums, by operation."""
         self._is_computed = False
         """True from a call of `compute_gradients` to the next one of `apply_gradients`."""
         self._of_gradients: bool | None = None
@@ -69,7 +70,7 @@ class LossVerdicts:
         self.sums_loss = is_sum
         if self._growth is not None and isinstance(loss, tf.Tensor):
             self._growth.tell(loss, Growth(1) if is_sum else CONSTANT)
-            self._told[loss.ref()] = is_sum
+            self._told[loss.op] = is_sum
 
     def computed(self, loss: Tensor) -> None:
         """Judges a loss whose gradients an optimizer computes, or which a model_fn returns."""
@@ -120,8 +121,8 @@ class LossVerdicts:
 
     def _told_of_part(self, loss: Tensor) -> bool | None:
         """Returns the reduction that was told last of what a loss is made of; None if none was."""
-        parts = {each.ref() for each in _made_of(loss)} if self._told else set()
-        told = [is_sum for ref, is_sum in self._told.items() if ref in parts]
+        parts = ancestors([loss.op], control=False) if self._told else set()
+        told = [is_sum for op, is_sum in self._told.items() if op in parts]
         return told[-1] if told else None
 
     def _say_unknown(self, loss: Tensor) -> None:
@@ -147,17 +148,6 @@ class LossVerdicts:
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text, loss.op.name, self._towers, self._towers)
-
-
-def _made_of(tensor: Tensor) -> Iterator[Tensor]:
-    """Yields a tensor and all that it is computed from."""
-    seen, pending = {tensor.ref()}, [tensor]
-    while pending:
-        top = pending.pop()
-        yield top
-        new = {each.ref(): each for each in top.op.inputs if each.ref() not in seen}
-        seen.update(new)
-        pending += new.values()
 
 
 def _growth_of_batch(batch: Nest, whole: Sequence[Tensor]) -> BatchGrowth:
