@@ -129,6 +129,22 @@ class LayerRNNCell(RNNCell):
         return stepped
 
 
+class OneSize:
+    """Members of a cell whose state is one tensor of the size of the outputs."""
+
+    _num_units: int
+
+    @property
+    def state_size(self) -> int:
+        """Size of the cell."""
+        return self._num_units
+
+    @property
+    def output_size(self) -> int:
+        """Size of the cell."""
+        return self._num_units
+
+
 def once(variables: Iterable[Any]) -> list[Any]:
     """Returns variables in their order, each of them once."""
     return list({id(each): each for each in variables}.values())

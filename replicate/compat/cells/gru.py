@@ -5,14 +5,14 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.cells.base import LayerRNNCell
+from replicate.compat.cells.base import LayerRNNCell, OneSize
 from replicate.compat.cells.checks import Activation, activation_of, known_width
 from replicate.compat.cells.linear import affine
 
 v1 = tf.compat.v1
 
 
-class GRUCell(LayerRNNCell):
+class GRUCell(OneSize, LayerRNNCell):
     """h' = u · h + (1 − u) · activation([x, r · h] · kernel + bias), with gates r and u.
 
     Variables: gates/kernel [input + units, 2·units], whose columns are those of r and u;
@@ -47,16 +47,6 @@ class GRUCell(LayerRNNCell):
         self._activation = activation_of(activation)
         self._kernel_initializer = kernel_initializer
         self._bias_initializer = bias_initializer
-
-    @property
-    def state_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
-
-    @property
-    def output_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
 
     def build(self, inputs_shape: Any) -> None:
         """Makes the variables for inputs of a shape."""

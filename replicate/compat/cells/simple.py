@@ -5,14 +5,14 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.cells.base import LayerRNNCell
+from replicate.compat.cells.base import LayerRNNCell, OneSize
 from replicate.compat.cells.checks import Activation, activation_of, known_width
 from replicate.compat.cells.linear import affine
 
 v1 = tf.compat.v1
 
 
-class BasicRNNCell(LayerRNNCell):
+class BasicRNNCell(OneSize, LayerRNNCell):
     """h' = activation([x, h] · kernel + bias), which is also the output.
 
     Variables: kernel [input + units, units] and bias [units], zeros at first.
@@ -40,16 +40,6 @@ class BasicRNNCell(LayerRNNCell):
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units = num_units
         self._activation = activation_of(activation)
-
-    @property
-    def state_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
-
-    @property
-    def output_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
 
     def build(self, inputs_shape: Any) -> None:
         """Makes the variables for inputs of a shape."""

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from replicate.compat import python2
+
 _FISSIX = (
     "apply",
     "basestring",
@@ -57,16 +59,7 @@ _FISSIX = (
 )
 _FIXERS = "replicate.compat.python2.fixers"
 _IMPLICIT = "fissix.fixes.fix_import"
-HELPERS = (
-    "cmp",
-    "cmp_to_key",
-    "intern",
-    "old_div",
-    "old_idiv",
-    "old_round",
-    "reduce",
-    "reload",
-)
+HELPERS = tuple(python2.__all__)
 """Names of `replicate.compat.python2` that a translation may call."""
 
 

@@ -106,11 +106,13 @@ def get_forward_walk_ops(
     """
     stops = {each.name for each in make_list_of_t(stop_at_ts)}
 
+    seeds = _seeds(seed_ops, get_consuming_ops, stops)
+    waiting = _control_outputs(seeds[0].graph) if seeds and control_outputs else {}
+
     def after(op: Operation) -> list[Operation]:
         passed = [each for each in op.outputs if each.name not in stops]
-        return get_consuming_ops(passed) + (_control_outputs(op) if control_outputs else [])
+        return get_consuming_ops(passed) + waiting.get(op, [])
 
-    seeds = _seeds(seed_ops, get_consuming_ops, stops)
     return _walk(seeds, after, inclusive, _within(within_ops, within_ops_fn))
 
 
@@ -191,5 +193,10 @@ def _walk(
     return list(found) if inclusive else [op for op in found if op not in first]
 
 
-def _control_outputs(op: Operation) -> list[Operation]:
-    return [each for each in op.graph.get_operations() if op in each.control_inputs]
+def _control_outputs(graph: Any) -> dict[Operation, list[Operation]]:
+    """Returns the operations that wait for each operation by a control edge."""
+    waiting: dict[Operation, list[Operation]] = {}
+    for each in graph.get_operations():
+        for before in each.control_inputs:
+            waiting.setdefault(before, []).append(each)
+    return waiting

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.cells.base import LayerRNNCell
+from replicate.compat.cells.base import LayerRNNCell, OneSize
 from replicate.compat.cells.checks import known_width
 from replicate.compat.cells.linear import affine
 from replicate.compat.cells.states import LSTMStateTuple
@@ -116,7 +116,7 @@ class LSTMBlockCell(LayerRNNCell):
         return hidden, LSTMStateTuple(cell, hidden)
 
 
-class GRUBlockCell(LayerRNNCell):
+class GRUBlockCell(OneSize, LayerRNNCell):
     """A GRU cell.
 
     Variables: w_ru [input + units, 2·units], b_ru, w_c [input + units, units] and b_c.
@@ -149,16 +149,6 @@ class GRUBlockCell(LayerRNNCell):
                 "it takes exactly one of them."
             )
         self._num_units: Any = cell_size if num_units is None else num_units
-
-    @property
-    def state_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
-
-    @property
-    def output_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
 
     def build(self, inputs_shape: Any) -> None:
         """Makes the variables for inputs of a shape."""

@@ -6,13 +6,13 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.cells.base import RNNCell
+from replicate.compat.cells.base import OneSize, RNNCell
 from replicate.compat.cells.linear import linear
 
 v1 = tf.compat.v1
 
 
-class _UnitsCell(RNNCell):
+class _UnitsCell(OneSize, RNNCell):
     """A cell whose state and output have one size."""
 
     def __init__(
@@ -22,16 +22,6 @@ class _UnitsCell(RNNCell):
         self._num_units = num_units
         self._initializer = initializer
         self._forget_bias = forget_bias
-
-    @property
-    def state_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
-
-    @property
-    def output_size(self) -> int:
-        """Size of the cell."""
-        return self._num_units
 
     def _linear(self, args: Any, size: int) -> Tensor:
         return linear(args, size, True, kernel_initializer=self._initializer)

@@ -45,21 +45,24 @@ class MemoryAttention(AttentionMechanism):
         name: str,
         memory: Any,
         lengths: Any,
-        memory_layer: Any,
-        query_layer: Any,
+        num_units: int,
+        has_query_layer: bool,
         probability_fn: Callable[[Tensor, Tensor], Tensor],
         score_mask_value: float | None,
         custom_key_value_fn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
         dtype: Any,
     ) -> None:
         self.dtype = tf.as_dtype(dtype or tf.float32)
-        self.memory_layer = memory_layer
-        self.query_layer = query_layer
+        self.memory_layer = _linear_layer(num_units, "memory_layer", self.dtype)
+        self.query_layer: Any = (
+            _linear_layer(num_units, "query_layer", self.dtype) if has_query_layer else None
+        )
+        self._num_units = num_units
         self._shares = probability_fn
         self._mask_value = -np.inf if score_mask_value is None else score_mask_value
         with v1.name_scope(None, f"{name}Init", tf.nest.flatten(memory)):
             self.values, self._memory_sequence_length = _masked(memory, lengths)
-            self.keys = memory_layer(self.values)
+            self.keys = self.memory_layer(self.values)
             if custom_key_value_fn is not None:
                 self.keys, self.values = custom_key_value_fn(self.keys, self.values)
             self.batch_size = self.keys.shape.as_list()[0] or tf.shape(self.keys)[0]
@@ -123,19 +126,17 @@ class LuongAttention(MemoryAttention):
           custom_key_value_fn: Changes keys and values.
           name: Name of the operations.
         """
-        kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
             name,
             memory,
             memory_sequence_length,
-            linear_layer(num_units, "memory_layer", kind),
-            None,
+            num_units,
+            False,
             _of_score(probability_fn),
             score_mask_value,
             custom_key_value_fn,
-            kind,
+            dtype,
         )
-        self._num_units = num_units
         self._scale = scale
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,19 +177,17 @@ class BahdanauAttention(MemoryAttention):
 
         The arguments are those of `LuongAttention`. `normalize` is True to normalize attention_v.
         """
-        kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
             name,
             memory,
             memory_sequence_length,
-            linear_layer(num_units, "memory_layer", kind),
-            linear_layer(num_units, "query_layer", kind),
+            num_units,
+            True,
             _of_score(probability_fn),
             score_mask_value,
             custom_key_value_fn,
-            kind,
+            dtype,
         )
-        self._num_units = num_units
         self._normalize = normalize
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,7 +236,7 @@ def bahdanau_score(query: Tensor, keys: Tensor, normalize: bool) -> Tensor:
     return tf.reduce_sum(vector * tf.tanh(hidden), 2)
 
 
-def linear_layer(units: int, name: str, dtype: Any) -> Dense:
+def _linear_layer(units: int, name: str, dtype: Any) -> Dense:
     """Makes a layer of a mechanism, without bias."""
     return Dense(units, name=name, use_bias=False, dtype=dtype)
 

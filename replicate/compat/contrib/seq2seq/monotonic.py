@@ -13,7 +13,6 @@ from replicate._types import Tensor
 from replicate.compat.contrib.seq2seq.attention import (
     MemoryAttention,
     bahdanau_score,
-    linear_layer,
     luong_score,
 )
 
@@ -118,19 +117,17 @@ class BahdanauMonotonicAttention(_Monotonic):
           dtype: Type of the variables, float32 if None.
           name: Name of the operations.
         """
-        kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
             name,
             memory,
             memory_sequence_length,
-            linear_layer(num_units, "memory_layer", kind),
-            linear_layer(num_units, "query_layer", kind),
+            num_units,
+            True,
             _stops(sigmoid_noise, mode, sigmoid_noise_seed),
             score_mask_value,
             None,
-            kind,
+            dtype,
         )
-        self._num_units = num_units
         self._normalize = normalize
         self._score_bias_init = score_bias_init
 
@@ -166,19 +163,17 @@ class LuongMonotonicAttention(_Monotonic):
         The arguments are those of `BahdanauMonotonicAttention`. `scale` is True to scale the scores
         by a variable.
         """
-        kind = tf.as_dtype(dtype or tf.float32)
         super().__init__(
             name,
             memory,
             memory_sequence_length,
-            linear_layer(num_units, "memory_layer", kind),
-            None,
+            num_units,
+            False,
             _stops(sigmoid_noise, mode, sigmoid_noise_seed),
             score_mask_value,
             None,
-            kind,
+            dtype,
         )
-        self._num_units = num_units
         self._scale = scale
         self._score_bias_init = score_bias_init
 
