@@ -25,7 +25,7 @@ PhaseSeconds: TypeAlias = Callable[[], Mapping[str, Tensor]]
 
 
 class BeforeStep(NamedTuple):
-    """What a run does before its step.
+    """The work of a run before its step.
 
     Attributes:
       done: An op that completes what the step before left open. Every step waits for it.

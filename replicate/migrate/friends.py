@@ -1,4 +1,4 @@
-"""What a program of TensorFlow 1 calls of Python and its friends, where the call decides."""
+"""Calls of Python and its friends whose arguments decide if they are to be rewritten."""
 
 import libcst as cst
 

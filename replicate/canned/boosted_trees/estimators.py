@@ -63,7 +63,7 @@ class BoostedTrees(Estimator):
             )
         features = make_features(feature_columns, settings.num_quantiles)
         self._tree_model = TreeModel(head, features, settings, weight_column)
-        model_fn = functools.partial(self._tree_model.model_fn)
+        model_fn = functools.partial(self._tree_model.model_fn)  # A method takes no marks.
         super().__init__(on_devices(model_fn, head, None), model_dir, config)
 
     def experimental_feature_importances(

@@ -6,7 +6,7 @@ v1 = tf.compat.v1
 
 
 class Cell:
-    """What looks like a cell of a recurrent network."""
+    """Has the members by which a cell of a recurrent network is known."""
 
     state_size = output_size = 2
     zero_state = __call__ = print
