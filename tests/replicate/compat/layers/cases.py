@@ -332,7 +332,8 @@ def record(name, layers):
             return {**json.loads(json.dumps(made)), "numbers": []}
         session.run(assigned)
         numbers = session.run([outputs, gradients, penalties], fed)
-        session.run(updates, fed)
+        for each in updates:  # Two updates of one average give what their order makes of them.
+            session.run(each, fed)
         numbers.append(session.run(variables))
         made["numbers"] = tf.nest.map_structure(plain, numbers)
     return json.loads(json.dumps(made))
