@@ -43,13 +43,14 @@ class OuterStep:
           TypeError: It is neither of the two.
         """
         is_function = callable(given) and not isinstance(given, v1.train.Optimizer)
-        self._optimizer = made = given() if is_function else given
+        made: Any = given() if is_function else given
         if not isinstance(made, v1.train.Optimizer):
             raise TypeError(
                 f"{owner}: outer_optimizer must be a tf.compat.v1.train.Optimizer or a function "
                 f"without arguments that returns one; got {given!r}"
                 f"{f', which returned {made!r}' if is_function else ''}."
             )
+        self._optimizer = made
         allow_missing_state(made)
 
     def apply(self, centers: Sequence[Variable], changes: Sequence[Tensor]) -> Operation:
