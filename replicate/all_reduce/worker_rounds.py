@@ -32,11 +32,13 @@ class Report(NamedTuple):
       step: The global step of the worker that has made most steps.
       wishes: Each worker's wish to stop, by rank; 0 for none.
       ended: True for each worker that makes no more steps, by rank.
+      saves: True if the chief saves the variables after this round.
     """
 
     step: int
     wishes: list[float]
     ended: list[bool]
+    saves: bool
 
 
 @final
@@ -100,9 +102,10 @@ class WorkerRounds:
             with v1.device(CPU):
                 self._wish = v1.placeholder_with_default(0, [], "wish")
                 self._has_ended = v1.placeholder_with_default(False, [], "has_ended")
+                self._saves = v1.placeholder_with_default(False, [], "saves")
                 self._share = v1.placeholder(tf.float64, [], "share")
                 self._new_step = v1.placeholder(tf.int64, [], "step")
-                numbers = (self._rows, self._wish, self._has_ended, global_step)
+                numbers = (self._rows, self._wish, self._has_ended, self._saves, global_step)
                 report = tf.stack([tf.cast(each, tf.float64) for each in numbers])
                 self._reports = self.group.of_each(report)
             exchanged = self._exchange(weights, outer)
@@ -113,7 +116,7 @@ class WorkerRounds:
                 )
         self.variables += [*weights, *outer.variables, global_step]
 
-    def meet(self, session: v1.Session, wish: int, has_ended: bool) -> Report:
+    def meet(self, session: v1.Session, wish: int, has_ended: bool, saves: bool) -> Report:
         """Takes part in a round. All workers must call it for the same round.
 
         Nothing changes if no worker has made a step since the last round.
@@ -122,14 +125,15 @@ class WorkerRounds:
           session: Session of this worker.
           wish: Wish of this worker to stop, 0 for none.
           has_ended: True if this worker makes no more steps.
+          saves: True if this worker saves the variables after the round.
         """
-        reports = session.run(self._reports, {self._wish: wish, self._has_ended: has_ended})
-        rows, wishes, ended, steps = reports.T
+        own = {self._wish: wish, self._has_ended: has_ended, self._saves: saves}
+        rows, wishes, ended, saving, steps = session.run(self._reports, own).T
         step = int(steps.max())
         if rows.sum() > 0:
             share = rows[self.group.rank] / rows.sum()
             session.run(self._meet, {self._share: share, self._new_step: step})
-        return Report(step, wishes.tolist(), [bool(each) for each in ended])
+        return Report(step, wishes.tolist(), [bool(each) for each in ended], bool(saving[0]))
 
     def _exchange(self, weights: Sequence[Variable], outer: OuterStep) -> list[Operation]:
         """Returns the operations that make variables equal on all workers."""

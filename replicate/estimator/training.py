@@ -16,6 +16,7 @@ from replicate.errors import TrainingInterrupted
 from replicate.estimator.between_workers import (
     agreement_of,
     checks_of_variables,
+    own_state,
     rounds_of,
     worker_start,
 )
@@ -23,6 +24,7 @@ from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.checkpoints.worker_state import WorkerState
 from replicate.estimator.cluster.meeting import Meeting
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, last_loss_named
 from replicate.estimator.cluster.servers import WaitCancelled
@@ -151,7 +153,12 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         conditions = StopConditions(
             interruption, readings, config, check_writer=check_writer, agreement=agreement
         )
-        rounds = rounds_of(inputs, conditions)
+        stop = StopHook(readings, request.steps, request.max_steps)
+        saving: list[CheckpointHook] = []
+        rounds = rounds_of(
+            inputs, conditions, lambda: stop.is_done or any(hook.is_due for hook in saving)
+        )
+        saving += _checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds)
         creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions)
         hooks = [
             *conditions.wrap_user_hooks(
@@ -162,12 +169,12 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             *_checks_of_step(request),
             *checks_of_variables(inputs, readings),
             *([rounds] if rounds else []),
-            StopHook(readings, request.steps, request.max_steps),
+            stop,
             run.start,
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds),
+            *saving,
         ]
         _run_loop(creator, hooks, conditions, progress, run, rounds, inputs.position)
     _raise_if_interrupted(conditions, interruption, config)
@@ -183,8 +190,9 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         conditions = StopConditions(
             interruption, readings, config, run.training_end, agreement=agreement
         )
-        rounds = rounds_of(inputs, conditions)
-        start = _worker_start(inputs, run, conditions)
+        state = own_state(inputs, conditions)
+        rounds = rounds_of(inputs, conditions, state=state)
+        start = _worker_start(inputs, run, conditions, state)
         creator: v1.train.SessionCreator = (
             start.worker_creator(scaffold, conditions.should_cancel_wait)
             if start
@@ -232,14 +240,14 @@ def _chief_session_creator(
 
 
 def _worker_start(
-    inputs: Inputs, run: TrainingRun, conditions: StopConditions
+    inputs: Inputs, run: TrainingRun, conditions: StopConditions, state: WorkerState | None = None
 ) -> WorkerStart | None:
     facts = {
         "number of steps": run.request.steps,
         "last step": run.request.max_steps,
         "train_distribute": repr(run.config.all_reduce),
     }
-    return worker_start(inputs, run.meeting, facts, conditions)
+    return worker_start(inputs, run.meeting, facts, conditions, state)
 
 
 def _progress_hook(
@@ -312,7 +320,7 @@ def _checkpoint_hooks(
         conditions.continues_input,
         graph_files,
         lambda: clock.during(SAVING),
-        lambda: rounds is not None and rounds.is_between_rounds,
+        lambda: rounds is not None and not rounds.allows_save,
     )
     return [hook]
 

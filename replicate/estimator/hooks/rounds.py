@@ -7,6 +7,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from replicate.all_reduce.worker_rounds import Report, WorkerRounds
+from replicate.estimator.checkpoints.worker_state import WorkerState
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.same_variables import SameVariablesHook
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -31,11 +32,14 @@ class RoundsHook(ScheduledHook):
         check: SameVariablesHook | None,
         is_interrupted: Callable[[], bool],
         beat: Callable[[], None],
+        is_save_due: Callable[[], bool] = bool,
+        state: WorkerState | None = None,
     ):
         """Stores the parts.
 
         `check`, which nobody else calls, compares the variables in rounds. `is_interrupted` tells
-        of a signal, and `beat` is called before each wait for the others.
+        of a signal, and `beat` is called before each wait for the others. In the chief,
+        `is_save_due` tells if a checkpoint is to be saved; other workers then save their `state`.
         """
         self._rounds = rounds
         self._every = rounds.group.settings.every or 1
@@ -44,12 +48,19 @@ class RoundsHook(ScheduledHook):
         self._check = check
         self._is_interrupted = is_interrupted
         self._beat = beat
+        self._is_save_due = is_save_due
+        self._state = state
         self._session: v1.Session = None
         self._last_step = 0
         self._report: Report | None = None
 
     @property
-    def is_between_rounds(self) -> bool:
+    def allows_save(self) -> bool:
+        """True right after a round in which the chief has announced a save."""
+        return not self._is_between_rounds and self._report is not None and self._report.saves
+
+    @property
+    def _is_between_rounds(self) -> bool:
         """True if this worker has made steps since the last round."""
         return self._readings.step != self._last_step
 
@@ -107,7 +118,7 @@ class RoundsHook(ScheduledHook):
         Workers that all make their last step in a round know that there is no other.
         """
         report = self._report
-        if has_input and not self.is_between_rounds and not (report and any(report.ended)):
+        if has_input and not self._is_between_rounds and not (report and any(report.ended)):
             return
         while not (self._agreement.is_reached or (self._report and all(self._report.ended))):
             if self._is_interrupted():
@@ -116,9 +127,12 @@ class RoundsHook(ScheduledHook):
 
     def _meet(self, has_ended: bool) -> None:
         self._beat()
-        self._report = self._rounds.meet(self._session, self._agreement.wish, has_ended)
-        readings = self._readings
-        readings.step = self._last_step = self._report.step
-        readings.wishes = self._report.wishes
+        wish, saves = self._agreement.wish, has_ended or self._is_save_due()
+        report = self._rounds.meet(self._session, wish, has_ended, saves)
+        self._report = report
+        self._readings.step = self._last_step = report.step
+        self._readings.wishes = report.wishes
+        if self._state is not None and (report.saves or any(report.wishes)):
+            self._state.save(self._session, report.step)
         if self._check is not None:
             self._check.compare(self._session)

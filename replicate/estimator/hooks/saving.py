@@ -108,6 +108,11 @@ class CheckpointHook(ScheduledHook):
         """Returns the step or time of the next checkpoint."""
         return self._next
 
+    @property
+    def is_due(self) -> bool:
+        """True if the interval is over."""
+        return self._next.is_reached(self._readings.step)
+
     def begin(self) -> None:
         """Finds the step counter and starts the listeners."""
         self._global_step = v1.train.get_global_step()
@@ -129,7 +134,7 @@ class CheckpointHook(ScheduledHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Saves if the interval is over; stops training if a listener asks for it."""
         del run_values
-        if not self._next.is_reached(self._readings.step) or self._must_wait():
+        if not self.is_due or self._must_wait():
             return
         step = int(run_context.session.run(self._global_step))
         if step != self._saved_step and self._save(run_context.session, step):

@@ -1,6 +1,7 @@
 """Workers that train apart and meet in rounds, against NumPy and against sums in every step."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -53,9 +54,11 @@ class Reference:
         rows = np.array([sum(len(x) for x, _ in steps) for steps in batches])
         ends = [self._local_steps(rank, steps) for rank, steps in enumerate(batches)]
         shares = rows / rows.sum()
-        change = sum(share * (self.kernel - end[0]) for share, end in zip(shares, ends))
+        change = sum(
+            share * (self.kernel - end[0]) for share, end in zip(shares, ends, strict=True)
+        )
         self.kernel = self._outer(self.kernel, change)
-        self.average = sum(share * end[1] for share, end in zip(shares, ends))
+        self.average = sum(share * end[1] for share, end in zip(shares, ends, strict=True))
 
     def _local_steps(self, rank, steps):
         kernel, average, slot = self.kernel, self.average, self._slots.get(rank, 0.0)
@@ -98,7 +101,7 @@ def test_five_rounds_equal_numpy(workers, tmp_path, case):
     """Workers of 8 and 4 rows with two towers each. The last of five rounds has two steps."""
     outer, outer_step, momentum = CASES[case]
     reference, bounds = Reference(outer_step, momentum), (0, 8, 12)
-    parts = [(workers.X[a:b], workers.Y[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [(workers.X[a:b], workers.Y[a:b]) for a, b in itertools.pairwise(bounds)]
     for length in (3, 3, 3, 3, 2):
         reference.round([[part] * length for part in parts])
     found = workers.train_together(
@@ -125,8 +128,9 @@ def test_five_rounds_equal_numpy(workers, tmp_path, case):
 def test_a_round_after_every_step_equals_sums_of_gradients(workers, tmp_path):
     """With plain averaging outside and gradient descent inside; a sparse gradient among others."""
     model_fn = workers.model(lambda: v1.train.GradientDescentOptimizer(0.002))
-    inputs, outer = workers.parts(0, 8, 12), functools.partial(
-        v1.train.GradientDescentOptimizer, 1.0
+    inputs, outer = (
+        workers.parts(0, 8, 12),
+        functools.partial(v1.train.GradientDescentOptimizer, 1.0),
     )
     together = functools.partial(workers.train_together, model_fn, inputs, max_steps=4)
     expected = workers.only(together(tmp_path / "sums"))
@@ -135,18 +139,21 @@ def test_a_round_after_every_step_equals_sums_of_gradients(workers, tmp_path):
 
 
 def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path):
-    """Saves wait for rounds: those at steps 2 and 6 are made at steps 3 and 6."""
-    model_fn = linear(lambda: v1.train.GradientDescentOptimizer(RATE))
+    """Saves wait for rounds. The slots of the inner optimizer are saved by each worker."""
+    model_fn = linear(lambda: v1.train.MomentumOptimizer(RATE, 0.9))
     inputs = workers.parts(0, 8, 12)
     together = functools.partial(
         workers.train_together, model_fn, inputs, settings=rounds(3), save_checkpoints_steps=2
     )
-    whole = workers.only(together(tmp_path / "whole", max_steps=9))
-    workers.only(together(tmp_path / "parts", max_steps=6))
-    found = workers.only(together(tmp_path / "parts", max_steps=9))
+    whole = together(tmp_path / "whole", max_steps=9)
+    together(tmp_path / "parts", max_steps=6)
+    found = together(tmp_path / "parts", max_steps=9)
     np.testing.assert_equal(found, whole)
-    saved = {path.name for path in (tmp_path / "whole").glob("*.index")}
+    assert (found[0]["kernel/Momentum"] != found[1]["kernel/Momentum"]).all()
+    saved = {path.name for path in (tmp_path / "whole").rglob("*.index")}
     assert saved == {f"model.ckpt-{step}.index" for step in (0, 3, 6, 9)}
+    own = (tmp_path / "parts" / "worker_state" / "1_of_2").glob("*.index")
+    assert {path.name for path in own} == saved - {"model.ckpt-0.index"}
 
 
 def test_a_worker_whose_input_has_ended_meets_the_others(workers, tmp_path):
@@ -184,6 +191,7 @@ def test_a_hook_of_one_worker_ends_all_in_the_next_round(workers, tmp_path):
         tmp_path,
         hook=Stop,
         settings=rounds(4),
+        devices=None,
         max_steps=None,
     )
     assert workers.only(found)["global_step"] == 4
