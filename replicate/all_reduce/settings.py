@@ -37,6 +37,8 @@ class AllReduce:
       outer_optimizer: A `tf.compat.v1.train.Optimizer` or a function without arguments that makes
         one, for the step of a round. None for Nesterov's momentum of 0.9 with a rate of 0.7; a
         `GradientDescentOptimizer(1.0)` averages the weights.
+      bits: Bits in which a round sends each change of a weight: 32, 16 (bfloat16), 8 or 4. What is
+        lost by fewer than 32 is added to the changes of the next round.
     """
 
     communication: Communication = "auto"
@@ -46,6 +48,7 @@ class AllReduce:
     evaluates: bool = False
     every: int | None = None
     outer_optimizer: Any = dataclasses.field(default=None, repr=False)
+    bits: Literal[32, 16, 8, 4] = 32
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -85,7 +88,14 @@ class AllReduce:
         return self
 
     def _check_rounds(self) -> None:
-        every, outer = self.every, self.outer_optimizer
+        every, outer, bits = self.every, self.outer_optimizer, self.bits
+        if bits not in (32, 16, 8, 4):
+            raise ValueError(f"AllReduce: bits must be 32, 16, 8 or 4, got {bits!r}.")
+        if bits != 32 and every is None:
+            raise ValueError(
+                f"AllReduce: bits={bits} needs every=…: only changes of weights in rounds are sent "
+                "in fewer bits than they have."
+            )
         if every is not None and not _is_whole(every, 1):
             raise ValueError(
                 f"AllReduce: every must be a whole number ≥ 1, or None to add up gradients in each "

@@ -17,10 +17,12 @@ import tensorflow as tf
 
 from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor, Variable
+from replicate.all_reduce.compression import Code, compressed_sum
 from replicate.all_reduce.group import WorkerGroup
-from replicate.all_reduce.packs import sent_in_packs
+from replicate.all_reduce.packs import packs_of, sent_in_packs
 from replicate.batch_norm.statistics import batch_statistics
 from replicate.outer_step import OuterStep, nesterov
+from replicate.protocols import OPTIONAL_STATE
 
 v1 = tf.compat.v1
 
@@ -61,6 +63,7 @@ class WorkerRounds:
         self.group = group
         self.variables: list[Variable] = []
         self._rows_of_batch = 1 if rows is None else rows
+        self._own: list[Variable] = []
         with v1.device(CPU):
             self._rows = _local("rows_of_round", tf.constant(0, tf.int64))
 
@@ -98,6 +101,10 @@ class WorkerRounds:
         given = self.group.settings.outer_optimizer
         outer = OuterStep("AllReduce", nesterov if given is None else given)
         global_step = v1.train.get_or_create_global_step()
+        sent_before = self.group.bytes_sent
+        with v1.device(CPU):
+            bytes_sent = self._state("outer/bytes_sent", tf.constant(0, tf.int64))
+        v1.summary.scalar("bytes_sent", bytes_sent)
         with v1.name_scope("round"):
             with v1.device(CPU):
                 self._wish = v1.placeholder_with_default(0, [], "wish")
@@ -113,7 +120,9 @@ class WorkerRounds:
                 self._meet = v1.group(
                     self._rows.assign(0, read_value=False),
                     v1.assign(global_step, tf.cast(self._new_step, global_step.dtype.base_dtype)),
+                    bytes_sent.assign_add(self.group.bytes_sent - sent_before, read_value=False),
                 )
+        v1.add_to_collection(OPTIONAL_STATE, _RoundState(tuple(self._own)))
         self.variables += [*weights, *outer.variables, global_step]
 
     def meet(self, session: v1.Session, wish: int, has_ended: bool, saves: bool) -> Report:
@@ -142,28 +151,75 @@ class WorkerRounds:
         averaged = [each for each in statistics if each.dtype.is_floating]
         others = [each for each in statistics if not each.dtype.is_floating]
         changes = [_difference(*pair) for pair in zip(centers, weights, strict=True)]
-        means = self._means([*changes, *(each.read_value() for each in averaged)])
-        moved = outer.apply(centers, means[: len(centers)])
+        means = self._means([each.read_value() for each in averaged])
+        moved = outer.apply(centers, self._mean_changes(changes, weights))
         with v1.control_dependencies([moved]):
             values = [center.read_value() for center in centers]
         with v1.device(CPU):
             of_chief = [self.group.broadcast(each.read_value()) for each in others]
-        values += [*means[len(centers) :], *of_chief]
+        values += [*means, *of_chief]
         self.variables += [*averaged, *others]
         return [
             v1.assign(variable, value).op
             for variable, value in zip([*weights, *averaged, *others], values, strict=True)
         ]
 
+    def _mean_changes(self, changes: Sequence[Tensor], weights: Sequence[Variable]) -> list[Tensor]:
+        """Returns means of changes, with rests of earlier rounds if few bits are sent."""
+        settings = self.group.settings
+        if settings.bits == 32:
+            return self._means(changes)
+        rests = [self._rest(weight) for weight in weights]
+        parts = []
+        for change, rest in zip(changes, rests, strict=True):
+            with v1.device(rest.device):
+                parts.append(self._weighted(tf.cast(change, tf.float32)) + rest.read_value())
+        means: list[Tensor] = [None] * len(parts)
+        for pack in packs_of(parts, settings.pack_bytes):
+            total, left = compressed_sum(pack.flat, self.group, Code(settings.bits))
+            lefts = pack.split(left)
+            for place, mean, lost in zip(pack.places, pack.split(total), lefts, strict=True):
+                with v1.control_dependencies([v1.assign(rests[place], lost).op]):
+                    means[place] = tf.identity(mean)
+        return means
+
     def _means(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns means over all workers, weighted by their rows since the last round."""
+        pack_bytes = self.group.settings.pack_bytes
+        return sent_in_packs(tensors, pack_bytes, lambda each: self.group.sum(self._weighted(each)))
 
-        def send(pack: Tensor) -> Tensor:
-            share = tf.cast(self._share, pack.dtype)
-            # The values of a worker without weight may be NaN.
-            return self.group.sum(tf.math.multiply_no_nan(pack, share))
+    def _weighted(self, values: Tensor) -> Tensor:
+        """Returns this worker's part of a mean. The values of one without weight may be NaN."""
+        return tf.math.multiply_no_nan(values, tf.cast(self._share, values.dtype))
 
-        return sent_in_packs(tensors, self.group.settings.pack_bytes, send)
+    def _rest(self, weight: Variable) -> Variable:
+        with v1.device(weight.device):
+            return self._state(f"outer/{weight.op.name}/rest", tf.zeros(weight.shape))
+
+    def _state(self, name: str, value: Any) -> Variable:
+        """Makes a variable of this worker's own that is saved."""
+        variable = _made(name, value, v1.GraphKeys.GLOBAL_VARIABLES)
+        self._own.append(variable)
+        return variable
+
+
+@final
+class _RoundState(NamedTuple):
+    """Variables that a checkpoint may lack, such as one of sums in every step.
+
+    Attributes:
+      kept: The variables.
+    """
+
+    kept: tuple[Variable, ...]
+
+    def get_name(self) -> str:
+        """Returns the name of the state, for messages."""
+        return "AllReduce(every=…)"
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables."""
+        return list(self.kept)
 
 
 def _weights() -> list[Variable]:
@@ -194,11 +250,15 @@ def _difference(center: Variable, weight: Variable) -> Tensor:
 
 
 def _local(name: str, value: Any) -> Variable:
+    return _made(name, value, v1.GraphKeys.LOCAL_VARIABLES)
+
+
+def _made(name: str, value: Any, collection: str) -> Variable:
     with v1.control_dependencies(None), v1.name_scope(None):
         return v1.Variable(
             value,
             trainable=False,
-            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            collections=[collection],
             use_resource=True,
             name=name,
         )

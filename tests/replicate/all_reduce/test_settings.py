@@ -20,6 +20,8 @@ JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
         ({"check_every": -1}, "check_every must be a whole number ≥ 0, got -1"),
         ({"every": 0}, "every must be a whole number ≥ 1, or None .* step; got 0"),
         ({"every": 2, "evaluates": True}, "workers that meet every 2 steps cannot evaluate"),
+        ({"every": 2, "bits": 2}, "bits must be 32, 16, 8 or 4, got 2"),
+        ({"bits": 8}, "bits=8 needs every=…"),
         ({"outer_optimizer": bool}, r"outer_optimizer=<class 'bool'> needs every=…"),
     ],
 )
