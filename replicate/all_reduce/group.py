@@ -167,17 +167,20 @@ class WorkerGroup:
         key = self._next_key(f"gather {tensor.dtype.name} {tensor.shape[1:]}", _SIZES)
         paddings = [[0, missing], *[[0, 0]] * (sent.shape.rank - 1)]
         sent = tf.pad(sent, paddings, constant_values=tf.cast(value, sent.dtype))
-        gathered = tf.raw_ops.CollectiveGatherV2(
+        gathered = self._gathered(sent, key + number)
+        gathered.set_shape([None, *tensor.shape[1:]])
+        return back(gathered)
+
+    def _gathered(self, sent: Tensor, key: Tensor | int) -> Tensor:
+        return tf.raw_ops.CollectiveGatherV2(
             input=sent,
             group_size=self.size,
             group_key=_group_key(CPU),
-            instance_key=key + number,
+            instance_key=key,
             ordering_token=[],
             communication_hint="ring",
             timeout_seconds=_NO_TIMEOUT,
         )
-        gathered.set_shape([None, *tensor.shape[1:]])
-        return back(gathered)
 
     def exchanged(self, tensor: Tensor, name: str = "exchanged") -> Tensor:
         """Sends each worker a row, and returns the rows that this worker got, by rank.
@@ -211,15 +214,7 @@ class WorkerGroup:
         key = self._next_key(f"gather all {tensor.dtype.name} {tensor.shape}")
         self._count(tensor, 1)
         with v1.name_scope(name), v1.device(CPU):
-            gathered = tf.raw_ops.CollectiveGatherV2(
-                input=tensor,
-                group_size=self.size,
-                group_key=_group_key(CPU),
-                instance_key=key,
-                ordering_token=[],
-                communication_hint="ring",
-                timeout_seconds=_NO_TIMEOUT,
-            )
+            gathered = self._gathered(tensor, key)
             gathered.set_shape([self.size * tensor.shape[0], *tensor.shape[1:]])
             return gathered
 

@@ -236,9 +236,14 @@ def _weights() -> list[Variable]:
 
 
 def _center(weight: Variable) -> Variable:
-    """Makes the local variable that holds the value of a weight at the start of a round."""
+    """Makes the local variable that holds the value of a weight at the start of a round.
+
+    It must not share the memory of a variable of TensorFlow 1, which changes in place.
+    """
     with v1.device(weight.device):
-        return _local(f"outer/{weight.op.name}", weight.read_value)
+        return _local(
+            f"outer/{weight.op.name}", lambda: tf.raw_ops.DeepCopy(x=weight.read_value())
+        )
 
 
 def _difference(center: Variable, weight: Variable) -> Tensor:

@@ -163,11 +163,15 @@ def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path):
 
 @pytest.mark.parametrize("bits", [4, pytest.param(16, marks=pytest.mark.broad)])
 def test_few_bits_and_their_rests_add_up_to_all_changes(workers, tmp_path, bits):
-    """A constant gradient, so that the changes do not depend on what was lost before."""
+    """A constant gradient, so that the changes do not depend on what was lost before.
+
+    The weights are a variable of TensorFlow 1.
+    """
     columns = np.linspace(-1.0, 1.0, 150, dtype=np.float32)
 
     def model_fn(features, labels, mode):
-        kernel = v1.get_variable("kernel", [5, 150], initializer=v1.zeros_initializer())
+        zeros = v1.zeros_initializer()
+        kernel = v1.get_variable("kernel", [5, 150], initializer=zeros, use_resource=False)
         outputs = tf.linalg.matvec(tf.matmul(features["x"], kernel), columns)
         optimizer = v1.train.GradientDescentOptimizer(1.0)
         loss = tf.reduce_mean(outputs)

@@ -6,7 +6,12 @@ import tensorflow as tf
 
 from replicate.gradients.accumulation import GradientAccumulation
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
+from replicate.model_average import (
+    ModelAverageCustomGetter,
+    ModelAverageOptimizer,
+    saved_objects,
+    saved_variables,
+)
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 
@@ -97,6 +102,30 @@ def test_one_worker_trains_as_its_optimizer_does(graph, kind):
     assert set(averaging.variables()) >= set(slots)
     assert not set(averaging.variables()) & set(v1.global_variables())
     assert set(averaging.variables()) <= set(v1.local_variables())
+
+
+def test_slots_of_the_outer_optimizer_are_saved_with_the_centers(graph, tmp_path):
+    """Rounds of a resumed run are equal to the bit."""
+    outer = v1.train.MomentumOptimizer(0.7, 0.9, use_nesterov=True)
+    inner = v1.train.GradientDescentOptimizer(0.1)
+    train_op, _, averaging = quadratic(inner, interval_steps=2, outer_optimizer=outer)
+    copied, saver = averaging.get_init_op(), v1.train.Saver(saved_objects())
+    variables = v1.global_variables()
+    assert set(saved_variables()) == {"w", "global_step", "global_center_variable/w/Momentum"}
+    with initialised() as session:
+        for _ in range(4):
+            session.run(train_op)
+        path = saver.save(session, str(tmp_path / "model"))
+        for _ in range(4):
+            session.run(train_op)
+        expected = session.run(variables)
+    with initialised() as session:
+        saver.restore(session, path)
+        session.run(copied)
+        for _ in range(4):
+            session.run(train_op)
+        for found, value in zip(session.run(variables), expected, strict=True):
+            np.testing.assert_array_equal(found, value)
 
 
 def test_two_optimizers_with_one_name_do_not_clash(graph):
