@@ -241,9 +241,7 @@ def _center(weight: Variable) -> Variable:
     It must not share the memory of a variable of TensorFlow 1, which changes in place.
     """
     with v1.device(weight.device):
-        return _local(
-            f"outer/{weight.op.name}", lambda: tf.raw_ops.DeepCopy(x=weight.read_value())
-        )
+        return _local(f"outer/{weight.op.name}", lambda: tf.raw_ops.DeepCopy(x=weight.read_value()))
 
 
 def _difference(center: Variable, weight: Variable) -> Tensor:

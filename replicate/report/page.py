@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from replicate.report.curves import TRAINING, Curve, Runs
 from replicate.report.kfac_health import kfac_health
-from replicate.report.panels import COUNTERS, KFAC, SPEED, label
+from replicate.report.panels import BYTES_SENT, COUNTERS, KFAC, SPEED, label
 from replicate.report.times import UNKNOWN, Times
 
 _MOST_ROWS = 10
@@ -40,6 +40,9 @@ def _summary(runs: Runs, times: Times) -> Iterator[str]:
     if "loss" in training:
         loss = training["loss"]
         yield _row([f"training loss at step {loss.steps[-1]:,}", _number(loss.values[-1])])
+    if BYTES_SENT in training:
+        sent = training[BYTES_SENT]
+        yield _row([f"bytes sent in rounds, at step {sent.steps[-1]:,}", f"{sent.values[-1]:,.0f}"])
     speeds = training[SPEED].values if SPEED in training else ()
     yield from (_row([name, text]) for name, text in times.facts(speeds).items())
     for kind, text, share in times.shares():

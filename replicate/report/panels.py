@@ -14,6 +14,7 @@ BATCH = "training batch"
 
 KFAC = "kfac/monitor/"
 SPEED = "global_step/sec"
+BYTES_SENT = "bytes_sent"
 COUNTERS = (
     "skipped_steps",
     "rejected_steps",

@@ -62,6 +62,11 @@ def test_page_of_an_evaluation_alone_escapes_table_separators():
     assert text.endswith("| 20 | nan |\n")
 
 
+def test_page_of_workers_that_meet_in_rounds_has_their_bytes():
+    runs = {"training": {"bytes_sent": Curve((10, 20), (1234.0, 2.5e6))}}
+    assert "| bytes sent in rounds, at step 20 | 2,500,000 |" in page("x", runs, {})
+
+
 def test_names_make_no_links_lines_and_elements():
     curve = Curve((1,), (1.0,))
     names = ["[a](https://b)", "\\[a](x)", "![a](x)", "http://b", "WWW.b"]
