@@ -1,16 +1,21 @@
 """The watch over other processes: a step of Keras' `fit` that cannot be completed ends the process.
 
-Owns a thread. A collective waits without a limit for a process that is lost, and Keras' loop cannot
-be left from outside; a server whose collectives have failed stays unusable. So the process ends
-with the exit code after which schedulers, and `replicate.launch --restart`, start it again.
+Owns a thread, and `sys.excepthook` from then on. A collective may wait without a limit for a process
+that is lost, and Keras' loop cannot be left from outside; or it fails, and the server is unusable
+from then on. Either way the process ends with the exit code after which schedulers, and
+`replicate.launch --restart`, start it again.
 """
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import TracebackType
 from typing import NoReturn, final
+
+import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.peers import Peers, loss_of
@@ -20,7 +25,13 @@ from replicate.roles import TRAINERS
 
 POLL_SECS = 0.2
 
+LOOK_SECS = 2.0
+"""Seconds in which a lost process is looked for after a collective has failed."""
+
 _STANDARD_ERROR = 2
+
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+"""Errors of collectives whose other end is gone."""
 
 
 @final
@@ -44,6 +55,8 @@ class Watch:
     def start(self) -> None:
         """Connects to the other processes, whose servers run, and starts the thread."""
         self._peers.connect()
+        self._show = sys.excepthook
+        sys.excepthook = self._end_by_error
         self._thread.start()
 
     def begin(self) -> None:
@@ -67,6 +80,18 @@ class Watch:
             yield
         finally:
             self.end()
+
+    def _end_by_error(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """Ends the process by the code of a lost process if an uncaught error says that one is."""
+        if not isinstance(error, _LOST) or "Collective" not in error.message:
+            self._show(kind, error, trace)
+            return
+        deadline = time.monotonic() + LOOK_SECS
+        while not (lost := self._peers.lost()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECS)
+        _end(loss_of(self._config, lost or ["one of the workers"]))
 
     def _watch(self) -> None:
         while True:
