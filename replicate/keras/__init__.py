@@ -38,7 +38,24 @@ def _find(name: str) -> Any:
     """Returns a public name, from the module that makes it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _check_keras()
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def _check_keras() -> None:
+    """Checks the Keras of this process.
+
+    Raises:
+      ImportError: It is not Keras 3 with its TensorFlow backend.
+    """
+    keras = importlib.import_module("keras")
+    version = keras.__version__
+    backend = keras.backend.backend() if version.startswith("3.") else "tensorflow"
+    if not version.startswith("3.") or backend != "tensorflow":
+        raise ImportError(
+            f"replicate.keras needs Keras 3 with its TensorFlow backend, and found Keras {version} "
+            f"with {backend}. For Keras 2 take tf.distribute.MultiWorkerMirroredStrategy."
+        )
 
 
 if not TYPE_CHECKING:

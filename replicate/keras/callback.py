@@ -17,11 +17,11 @@ _Logs: TypeAlias = MutableMapping[str, Any] | None
 
 @final
 class Workers(keras.callbacks.Callback):
-    """Keeps the processes of `DistributedOptimizer` together: the first callback of `fit`.
+    """Keeps the processes of `DistributedOptimizer` together, in `fit` and in `evaluate`.
 
     - All begin with the weights and the optimizer's state of the chief, and at the same epoch.
-    - Logs of epochs and evaluations are those of all batches, for callbacks that come later, the
-      history and the progress bar; numbers beside the bar within an epoch are of this process.
+    - Metrics of epochs and evaluations are those of all batches; the numbers beside the progress
+      bar within an epoch are of this process.
     - Moving averages of batch normalization are averaged before evaluations and saves.
     - If a process is lost, the others end at once, with the exit code after which schedulers start
       them again.
@@ -48,9 +48,8 @@ class Workers(keras.callbacks.Callback):
             each for each in chief if isinstance(each, keras.callbacks.BackupAndRestore)
         ]
         self._chief = keras.callbacks.CallbackList(list(chief) if self._process.is_chief else [])
-        self._is_training = False
+        self._depth = 0
         self._has_begun = False
-        self._train_results: dict[str, Any] | None = None
 
     @property
     def _is_alone(self) -> bool:
@@ -79,8 +78,8 @@ class Workers(keras.callbacks.Callback):
         Raises:
           WorkersDifferError: The processes have other models, or other numbers of batches.
         """
-        self._is_training, self._has_begun = True, False
-        self._process.watch.begin()
+        self._depth, self._has_begun = 0, False
+        self._begin()
         if not self._is_alone:
             self._check_alike()
         self._chief.on_train_begin(logs)
@@ -102,39 +101,33 @@ class Workers(keras.callbacks.Callback):
             self._take_over()
             self._has_begun = True
         self._process.watch.beat()
-        self._train_results = None
         self._chief.on_epoch_begin(epoch, logs)
 
     def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
-        """Ends an epoch, with the logs of all processes."""
-        self._finish_epoch()
-        if logs is not None and self._train_results is not None:
-            metrics.update(logs, self._train_results)
+        """Ends an epoch. What a `train_step` of the user's logs, and no metric, is averaged."""
+        self._average()
+        if logs is not None and not self._is_alone:
             logs.update(metrics.averages(logs, self._exchange))
         self._chief.on_epoch_end(epoch, logs)
         self._process.watch.beat()
 
     def on_test_begin(self, logs: _Logs = None) -> None:
         """Begins an evaluation, within an epoch or by itself."""
-        self._process.watch.begin()
-        if self._is_training:
-            self._finish_epoch()
+        self._begin()
+        self._average()
         self._chief.on_test_begin(logs)
 
     def on_test_end(self, logs: _Logs = None) -> None:
-        """Ends an evaluation, with the logs of all processes."""
-        if not self._is_alone:
-            metrics.update(logs, metrics.results(self.model, self._exchange))
+        """Ends an evaluation."""
         self._chief.on_test_end(logs)
-        self._process.watch.end()
+        self._end()
 
     def on_train_end(self, logs: _Logs = None) -> None:
         """Ends when all processes have made their last step."""
         self._chief.on_train_end(logs)
         if not self._is_alone:
             self._exchange.of_each([1])
-        self._is_training = False
-        self._process.watch.end()
+        self._end()
 
     def on_train_batch_begin(self, batch: int, logs: _Logs = None) -> None:
         """Begins a batch."""
@@ -156,15 +149,28 @@ class Workers(keras.callbacks.Callback):
         self._process.watch.beat()
         self._chief.on_test_batch_end(batch, logs)
 
-    def _finish_epoch(self) -> None:
-        """Sums the metrics of the training part of an epoch, once, before others take them over."""
-        if self._is_alone or self._train_results is not None:
-            return
-        averages = _averages(self.model)
+    def _begin(self) -> None:
+        """Begins a loop; that of an evaluation may be inside that of training."""
+        self._process.watch.begin()
+        self._depth += 1
+        if self._depth == 1 and not self._is_alone:
+            self.model.__dict__.pop(
+                "get_metrics_result", None
+            )  # Of a loop that an error has ended.
+            self.model.get_metrics_result = metrics.Results(self.model, self._exchange)
+
+    def _end(self) -> None:
+        self._depth -= 1
+        if self._depth == 0 and not self._is_alone:
+            del self.model.get_metrics_result
+        self._process.watch.end()
+
+    def _average(self) -> None:
+        """Averages the moving averages of batch normalization."""
+        averages = [] if self._is_alone else _averages(self.model)
         sums = self._exchange.sum([np.asarray(each) for each in averages]) if averages else []
         for variable, total in zip(averages, sums, strict=True):
             variable.assign(total / self._process.size)
-        self._train_results = metrics.results(self.model, self._exchange)
 
     def _check_alike(self) -> None:
         variables = self.model.variables

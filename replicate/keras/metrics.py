@@ -3,29 +3,45 @@
 A metric of another class, which may keep anything, is averaged by its result.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from replicate.keras.sums import Exchange
 
 
-def results(model: Any, exchange: Exchange) -> dict[str, Any]:
-    """Returns the results of a model's metrics over the batches of all processes.
+class Results:
+    """The method `get_metrics_result` of a model, over the batches of all processes.
 
-    The metrics keep the state that they have.
-
-    Args:
-      model: The compiled Keras model.
-      exchange: Sums over processes.
+    Keras calls it after the last batch of an epoch and of an evaluation. In the function that is
+    compiled for a batch, results are those of this process.
     """
+
+    def __init__(self, model: Any, exchange: Exchange) -> None:
+        """Keeps the method as it is."""
+        self._exchange = exchange
+        self._model = model
+        self._own = model.get_metrics_result
+
+    def __call__(self) -> dict[str, Any]:
+        """Returns the results by name."""
+        if not tf.executing_eagerly():
+            return dict(self._own())
+        return _over_all(self._model, self._own, self._exchange)
+
+
+def _over_all(
+    model: Any, own_results: Callable[[], Mapping[str, Any]], exchange: Exchange
+) -> dict[str, Any]:
+    """Returns results of all processes. The metrics keep the state that they have."""
     variables = [each for metric in _own(model.metrics) for each in metric.variables]
     own = [np.asarray(each) for each in variables]
     try:
         for variable, value in zip(variables, exchange.sum(own) if own else [], strict=True):
             variable.assign(value)
-        return averages(model.get_metrics_result(), exchange)
+        return averages(own_results(), exchange)
     finally:
         for variable, value in zip(variables, own, strict=True):
             variable.assign(value)
@@ -41,12 +57,6 @@ def averages(logs: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:
     numbers = {name: float(value) for name, value in sorted(logs.items()) if _is_number(value)}
     means = exchange.of_each(list(numbers.values())).mean(axis=0)
     return {**logs, **dict(zip(numbers, map(float, means), strict=True))}
-
-
-def update(logs: MutableMapping[str, Any] | None, found: Mapping[str, Any]) -> None:
-    """Writes results over those that a log has."""
-    if logs is not None:
-        logs.update({name: value for name, value in found.items() if name in logs})
 
 
 def _own(metrics: Any) -> list[Any]:

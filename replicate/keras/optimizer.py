@@ -1,13 +1,12 @@
 """DistributedOptimizer: an optimizer of Keras whose gradients are those of all processes."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
 
-from model_deploy.gradients import gradient_values
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Tensor, Variable
 from replicate.keras.process import Process, current
 from replicate.keras.sums import StepSums
@@ -59,7 +58,6 @@ class _SummedApply:
     def __init__(self, optimizer: Any, process: Process) -> None:
         """Keeps the method as it is."""
         self._apply = optimizer.apply
-        self._takes_loss = "loss" in inspect.signature(self._apply).parameters
         self._optimizer = optimizer
         self._process = process
         self._first_key = process.take_keys()
@@ -68,14 +66,14 @@ class _SummedApply:
         self,
         grads: Sequence[Gradient | None],
         trainable_variables: Sequence[Variable] | None = None,
-        **arguments: Any,
+        **rest: Any,
     ) -> Any:
         """Makes one step, in a `tf.function`.
 
         Args:
           grads: Gradient of this process's batch for each variable, or None.
           trainable_variables: The variables; None means those that the optimizer was built with.
-          **arguments: Further arguments of the optimizer's own `apply`.
+          **rest: Further arguments of the optimizer's own `apply`.
 
         Raises:
           RuntimeError: TensorFlow executes eagerly.
@@ -93,11 +91,17 @@ class _SummedApply:
         sums = StepSums(group, group.settings.pack_bytes)
         v1.add_to_collection(WORKERS, sums)
         variables = trainable_variables or [None] * len(grads)
-        pairs = zip(grads, variables, strict=True)
-        own = [None if g is None else _dense(g, variable) for g, variable in pairs]
-        means = iter(_means([each for each in own if each is not None], sums))
-        summed = [None if each is None else next(means) for each in own]
-        return self._apply(summed, trainable_variables, **arguments)
+        dense = {
+            place: _dense(gradient, variable)
+            for place, (gradient, variable) in enumerate(zip(grads, variables, strict=True))
+            if gradient is not None and not isinstance(gradient, tf.IndexedSlices)
+        }
+        total: dict[int, Gradient] = dict(zip(dense, sums.sum([*dense.values()]), strict=True))
+        for place, gradient in enumerate(grads):
+            if isinstance(gradient, tf.IndexedSlices):
+                total[place] = sums.gathered(gradient)
+        means = {place: _divided(each, sums.size) for place, each in total.items()}
+        return self._apply([means.get(p) for p in range(len(grads))], trainable_variables, **rest)
 
     def _check_scale(self) -> None:
         is_scaled = isinstance(self._optimizer, keras.optimizers.LossScaleOptimizer)
@@ -109,11 +113,11 @@ class _SummedApply:
             )
 
 
-def _dense(gradient: Gradient, variable: Variable | None) -> Tensor:
-    """Returns a dense gradient of known shape, on the device on which it is sent."""
+def _dense(gradient: Tensor, variable: Variable | None) -> Tensor:
+    """Returns a gradient of known shape, on the device from which it is sent."""
     on_gpu = bool(tf.config.list_logical_devices("GPU"))
     with v1.device("/device:GPU:0" if on_gpu else None):
-        values = tf.identity(gradient_values(tf.convert_to_tensor(gradient)))
+        values = tf.identity(gradient)
     shape = values.shape if variable is None else values.shape.merge_with(variable.shape)
     if not shape.is_fully_defined():
         raise ValueError(
@@ -123,8 +127,6 @@ def _dense(gradient: Gradient, variable: Variable | None) -> Tensor:
     return tf.ensure_shape(values, shape)
 
 
-def _means(gradients: Sequence[Tensor], sums: StepSums) -> list[Tensor]:
-    return [
-        total / tf.constant(sums.size, total.dtype) if total.dtype.is_floating else total
-        for total in sums.sum(gradients)
-    ]
+def _divided(gradient: Gradient, number: int) -> Gradient:
+    values = gradient_values(gradient)
+    return with_values(gradient, values / tf.constant(number, values.dtype))

@@ -14,6 +14,9 @@ from replicate.keras.process import Process
 
 v1 = tf.compat.v1
 
+_PADDING = -1
+"""Index of a row that only makes the rows of all processes equal in number."""
+
 
 @final
 class StepSums:
@@ -56,6 +59,14 @@ class StepSums:
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns sums over all processes, the same to the bit on each."""
         return sent_in_packs(tensors, self._pack_bytes, self._group.sum)
+
+    def gathered(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        """Returns the rows of all processes, as one process has those of all batches."""
+        indices, values = self._group.concatenated([slices.indices, slices.values], [_PADDING, 0])
+        is_row = indices >= 0
+        return tf.IndexedSlices(
+            tf.boolean_mask(values, is_row), tf.boolean_mask(indices, is_row), slices.dense_shape
+        )
 
     def total(self, loss: Tensor, averages: bool) -> Tensor:
         """Returns the loss of the batches of all processes, []."""

@@ -1,6 +1,6 @@
-"""The watch over other processes: a step of Keras' `fit` that cannot be completed ends the process.
+"""The watch over other processes: one that is lost ends this one, too.
 
-Owns a thread, and `sys.excepthook` from then on. A collective may wait without a limit for a process
+Owns a thread, and `sys.excepthook` from then on. A collective may wait without limit for a process
 that is lost, and Keras' loop cannot be left from outside; or it fails, and the server is unusable
 from then on. Either way the process ends with the exit code after which schedulers, and
 `replicate.launch --restart`, start it again.
