@@ -83,8 +83,8 @@ def closure(
         for needed in requirements(package, extras):
             other = known.get(canonicalize_name(needed.name))
             if not (other and needed.specifier.contains(other.version, prereleases=True)):
-                has = other.version if other else "no version"
-                raise UnsatisfiedError(f"{name} needs {needed}, but the environment has {has} of it")
+                has = other.version if other else "none"
+                raise UnsatisfiedError(f"{name} needs {needed}, but the version here is {has}")
             left.append((other, tuple(sorted(needed.extras))))
     return list(found.values())
 
