@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import libcst as cst
 
 from replicate.migrate.bindings import Imported
-from replicate.migrate.friends import is_call_of_today, renamed_methods
 from replicate.migrate.import_statements import ImportEdits
+from replicate.migrate.library_calls import is_call_of_today, renamed_methods
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
 from replicate.migrate.source import Edit, Source

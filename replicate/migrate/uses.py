@@ -93,7 +93,7 @@ class _Uses:
             root = root.value
         first = self._bindings.meaning(root)
         of_first = first.place if first is not None else None
-        if of_first is None and first is not None and place.is_of_friend:
+        if of_first is None and first is not None and place.is_of_library:
             of_first = Place(first.name)
         self.found.append(Use(node, meaning, place, of_first or place, look_up(place)))
         return True
@@ -110,5 +110,5 @@ class Module:
 
     @property
     def has_old_names(self) -> bool:
-        """True if it uses old names of TensorFlow, as opposed to those of its friends."""
-        return any(use.found and not use.place.is_of_friend for use in self.uses)
+        """True if it uses old names of TensorFlow, as opposed to those of other libraries."""
+        return any(use.found and not use.place.is_of_library for use in self.uses)

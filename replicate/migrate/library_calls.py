@@ -1,9 +1,9 @@
-"""Calls of Python and its friends whose arguments decide if they are to be rewritten."""
+"""Calls of Python and its libraries whose arguments decide if they are to be rewritten."""
 
 import libcst as cst
 
-from replicate.compat.friends.attributes import RENAMED
-from replicate.compat.table.lost import WRITTEN
+from replicate.compat.old_libraries.attributes import RENAMED
+from replicate.compat.table.libraries import WRITTEN
 from replicate.migrate.source import Edit
 from replicate.migrate.uses import Module, Use
 

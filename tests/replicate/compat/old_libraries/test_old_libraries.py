@@ -1,4 +1,4 @@
-"""Functions that Python and its friends changed or lost, as old programs call them."""
+"""Functions that Python and its libraries changed or lost, as old programs call them."""
 
 import importlib.metadata
 import io
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from replicate.compat.friends import frames, images, packages, python, versions
+from replicate.compat.old_libraries import frames, images, packages, python, versions
 
 NUMPY = """
 import os

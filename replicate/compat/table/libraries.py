@@ -1,7 +1,8 @@
 """Names that Python, NumPy, SciPy, pandas and others lost since TensorFlow 1, and their new ones.
 
-`lost_names.py` shows them to programs, `replicate.migrate` writes the new ones. A name of `CHANGED`
-still exists, and took more then than it takes today: programs see the one that takes both.
+`library_views.py` shows them to programs, `replicate.migrate` writes the new ones. A name of
+`CHANGED` still exists, and took more then than it takes today: programs see the one that takes
+both.
 """
 
 import collections
@@ -9,7 +10,7 @@ import collections.abc
 import types
 from collections.abc import Iterable, Mapping
 
-_OURS = "replicate.compat.friends"
+_OURS = "replicate.compat.old_libraries"
 
 
 def _of(module: str, names: Iterable[str], new: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import importlib
 import types
 from typing import Any
 
-from replicate.compat.table.lost import CHANGED, LOST, modules_of
+from replicate.compat.table.libraries import CHANGED, LOST, modules_of
 
 LOST_FROM = modules_of([*LOST, *CHANGED])
 """Modules that lost names, and the packages above them."""
