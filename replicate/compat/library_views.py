@@ -102,7 +102,7 @@ def view_of(name: str) -> types.ModuleType | None:
 
 def _stands_alone(root: str) -> bool:
     """Returns True for a module of Python's own, whose names do not need it."""
-    return root not in ("numpy", "scipy", "pandas", "yaml")
+    return root not in ("numpy", "scipy", "pandas", "sklearn", "yaml")
 
 
 @functools.cache
