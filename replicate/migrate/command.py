@@ -195,7 +195,7 @@ def _name_of_v2(module: Module) -> Left | None:
         return None
     for use in module.uses:
         name = use.place.path
-        if tensorflow_names.is_of_v2(name):
+        if not use.place.is_of_library and tensorflow_names.is_of_v2(name):
             start = module.source.span(use.node)[0]
             return Left(start, name, _V2_PROGRAM.format(name=name))
     return None

@@ -362,6 +362,9 @@ def test_names_are_checked_without_loading_tensorflow(monkeypatch):
     text = (
         "import tensorflow as tf\ntf.flags.DEFINE_bool('a', True, '')\ntf.nn.relu(tf.Session())\n"
         "tf.estimator.DNNClassifier(tf.estimator.ModeKeys)\ntf.contrib.lookup.HashTable(1, 2)\n"
+        "from tensorflow.python.ops import array_ops\nimport json, collections\njson.load(1)\n"
+        "flags = tf.app.flags\narray_ops.reshape(collections.Mapping)\n"
+        "slim = tf.contrib.slim\nslim.conv2d(tf.contrib.layers.layer_norm)\n"
     )
     assert rewritten(text)[1] == []
 
