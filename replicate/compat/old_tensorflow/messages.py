@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.compat.lost.stand_in import StandIn
+from replicate.compat.old_tensorflow.stand_in import StandIn
 
 v1 = tf.compat.v1
 _BOOLEANS = (bool, np.bool_)

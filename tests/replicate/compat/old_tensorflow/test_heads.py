@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.compat.lost import heads
+from replicate.compat.old_tensorflow import heads
 
 v1 = tf.compat.v1
 

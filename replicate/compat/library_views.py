@@ -10,7 +10,7 @@ import importlib
 import types
 from typing import Any
 
-from replicate.compat.table.lost import CHANGED, LOST, modules_of
+from replicate.compat.table.libraries import CHANGED, LOST, modules_of
 
 LOST_FROM = modules_of([*LOST, *CHANGED])
 """Modules that lost names, and the packages above them."""
@@ -102,7 +102,7 @@ def view_of(name: str) -> types.ModuleType | None:
 
 def _stands_alone(root: str) -> bool:
     """Returns True for a module of Python's own, whose names do not need it."""
-    return root not in ("numpy", "scipy", "pandas", "yaml")
+    return root not in ("numpy", "scipy", "pandas", "sklearn", "yaml")
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.compat.lost import model_fns
+from replicate.compat.old_tensorflow import model_fns
 
 v1 = tf.compat.v1
 X = tf.feature_column.numeric_column("x", [2])

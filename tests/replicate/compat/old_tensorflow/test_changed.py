@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.compat.lost import columns
+from replicate.compat.old_tensorflow import columns
 from replicate.compat.tf1_view import tensorflow1
 
 v1 = tf.compat.v1
@@ -69,7 +69,7 @@ def test_layers_of_keras_can_be_applied(run_python):
     done = run_python(
         """
 import tensorflow as tf
-from replicate.compat.lost import keras_layers
+from replicate.compat.old_tensorflow import keras_layers
 from replicate.compat.tf1_view import tensorflow1
 tf.compat.v1.disable_v2_behavior()
 layer = tensorflow1().keras.layers.Dense(3)

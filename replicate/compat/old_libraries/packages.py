@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from replicate.compat.friends.versions import LooseVersion
+from replicate.compat.old_libraries.versions import LooseVersion
 
 _REQUIREMENT = re.compile(r"\s*([\w.\-]+)\s*(?:\[[^\]]*\])?\s*(.*)")
 _COMPARISON = re.compile(r"(==|!=|>=|<=|>|<|~=)\s*([\w.\-+*]+)")

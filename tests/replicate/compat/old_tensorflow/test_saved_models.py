@@ -1,7 +1,7 @@
 """Paths and versions of exports."""
 
-from replicate.compat.lost import saved_models
-from replicate.compat.lost.saved_models import Path
+from replicate.compat.old_tensorflow import saved_models
+from replicate.compat.old_tensorflow.saved_models import Path
 
 
 def test_paths_of_a_saved_model():

@@ -1,4 +1,4 @@
-"""Attributes and methods that objects of Python and its friends lost.
+"""Attributes and methods that objects of Python and its libraries lost.
 
 Modules of programs read the attributes of `NAMES` by `old_attribute`: `image.tostring()` becomes
 `old_attribute(image, "tostring")()`. An attribute that the object has is that one.
@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from replicate.compat.friends import frames
+from replicate.compat.old_libraries import frames
 
 _Attribute = Callable[[Any], Any]
 

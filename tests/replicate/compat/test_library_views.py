@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from replicate.compat.friends.python import getargspec
-from replicate.compat.lost_names import LOST_FROM, with_lost_names
-from replicate.compat.table.lost import CHANGED
+from replicate.compat.library_views import LOST_FROM, with_lost_names
+from replicate.compat.old_libraries.python import getargspec
+from replicate.compat.table.libraries import CHANGED
 
 
 def test_every_form_of_import_finds_them(run_source):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from replicate.compat.lost.events_writer import EventsWriter
+from replicate.compat.old_tensorflow.events_writer import EventsWriter
 
 v1 = tf.compat.v1
 

@@ -1,4 +1,4 @@
-"""Functions that Python and its friends changed or lost, as old programs call them."""
+"""Functions that Python and its libraries changed or lost, as old programs call them."""
 
 import importlib.metadata
 import io
@@ -10,11 +10,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from replicate.compat.friends import frames, images, packages, python, versions
+from replicate.compat.old_libraries import frames, images, packages, python, versions
 
 NUMPY = """
 import os
 import pickle
+import urllib.parse
 import numpy as np
 import xml.etree.cElementTree as tree
 import numpy.random
@@ -32,6 +33,9 @@ code = os.errno.EEXIST
 warned = np.warnings.catch_warnings
 half = np.math.floor(2.5)
 sums = np.sum(number for number in (1, 2)), np.sum([[1], [2]], axis=0).tolist()
+floats = np.asfarray([1, 2], np.int32).dtype, np.cast["uint8"]([3]).dtype, np.NAN != np.NAN
+kinds = np.issubsctype(np.int8, np.integer), np.float16 in np.sctypes["float"]
+padded = np.lib.pad([1], 1, "edge").tolist(), urllib.quote("a b"), urllib.parse.unquote("%41")
 """
 
 
@@ -46,6 +50,8 @@ def test_numpy_takes_what_it_took(run_source, tmp_path, monkeypatch):
     assert set(names.drawn) == {1, 2, 3}
     assert (names.root, names.code, names.half) == ("a", 17, 2)
     assert names.sums == (3, [3])
+    assert (*names.floats, *names.kinds) == (np.float64, np.uint8, True, True, True)
+    assert names.padded == ([1, 1, 1], "a%20b", "A")
     with pytest.raises(ValueError, match="inhomogeneous"):
         run_source("import numpy as np\nnp.array([[1], [1, 2]], np.int32)")
     with pytest.raises(ValueError, match="inhomogeneous"):

@@ -1,7 +1,8 @@
 """Names that Python, NumPy, SciPy, pandas and others lost since TensorFlow 1, and their new ones.
 
-`lost_names.py` shows them to programs, `replicate.migrate` writes the new ones. A name of `CHANGED`
-still exists, and took more then than it takes today: programs see the one that takes both.
+`library_views.py` shows them to programs, `replicate.migrate` writes the new ones. A name of
+`CHANGED` still exists, and took more then than it takes today: programs see the one that takes
+both.
 """
 
 import collections
@@ -9,7 +10,7 @@ import collections.abc
 import types
 from collections.abc import Iterable, Mapping
 
-_OURS = "replicate.compat.friends"
+_OURS = "replicate.compat.old_libraries"
 
 
 def _of(module: str, names: Iterable[str], new: str) -> dict[str, str]:
@@ -31,6 +32,7 @@ _NUMPY = {
             "ComplexWarning": "exceptions.ComplexWarning",
             "Inf": "inf",
             "Infinity": "inf",
+            "NAN": "nan",
             "NaN": "nan",
             "PINF": "inf",
             "RankWarning": "exceptions.RankWarning",
@@ -38,6 +40,7 @@ _NUMPY = {
             "alltrue": "all",
             "bool8": "bool_",
             "cfloat": "complex128",
+            "clongfloat": "clongdouble",
             "complex_": "complex128",
             "cumproduct": "cumprod",
             "float_": "float64",
@@ -63,9 +66,23 @@ _NUMPY = {
     ),
     **_of(
         "numpy",
-        ("NINF", "NZERO", "PZERO", "asscalar", "disp", "find_common_type", "msort"),
+        (
+            "NINF",
+            "NZERO",
+            "PZERO",
+            "asfarray",
+            "asscalar",
+            "cast",
+            "disp",
+            "find_common_type",
+            "issubsctype",
+            "msort",
+            "sctypes",
+        ),
         f"{_OURS}.arrays",
     ),
+    "numpy.issubclass_": "builtins.issubclass",
+    "numpy.lib.pad": "numpy.pad",
     "numpy.math.*": "math",
     "numpy.warnings.*": "warnings",
     "numpy.random.random_integers": f"{_OURS}.arrays.random_integers",
@@ -138,6 +155,21 @@ _PANDAS = {
     "pandas.io.json.json_normalize": "pandas.json_normalize",
     "pandas.scatter_matrix": "pandas.plotting.scatter_matrix",
 }
+_SKLEARN = {
+    "sklearn.externals.joblib.*": "joblib",
+    "sklearn.externals.six.*": "six",
+    "sklearn.datasets.samples_generator.*": "sklearn.datasets",
+    "sklearn.preprocessing.Imputer": "sklearn.impute.SimpleImputer",
+    **{
+        f"sklearn.{module}.{name}": f"sklearn.model_selection.{name}"
+        for module, names in (
+            ("cross_validation", ("cross_val_predict", "cross_val_score", "train_test_split")),
+            ("grid_search", ("GridSearchCV", "ParameterGrid", "RandomizedSearchCV")),
+            ("learning_curve", ("learning_curve", "validation_curve")),
+        )
+        for name in names
+    },
+}
 _PYTHON = {
     **_of(
         "collections",
@@ -150,6 +182,10 @@ _PYTHON = {
     "time.clock": "time.process_time",
     "os.errno.*": "errno",
     "os.getcwdu": "os.getcwd",
+    **_of("urllib", ("pathname2url", "url2pathname", "urlopen", "urlretrieve"), "urllib.request"),
+    **_of(
+        "urllib", ("quote", "quote_plus", "unquote", "unquote_plus", "urlencode"), "urllib.parse"
+    ),
     "base64.decodestring": "base64.decodebytes",
     "base64.encodestring": "base64.encodebytes",
     "imghdr.what": f"{_OURS}.python.what",
@@ -216,14 +252,10 @@ CHANGED: Mapping[str, str] = types.MappingProxyType(
 )
 """Names that still exist: old name → what takes the old arguments, too."""
 
-LOST: Mapping[str, str] = types.MappingProxyType({**_NUMPY, **_SCIPY, **_PANDAS, **_PYTHON})
+LOST: Mapping[str, str] = types.MappingProxyType(
+    {**_NUMPY, **_SCIPY, **_PANDAS, **_SKLEARN, **_PYTHON}
+)
 """Lost name → new one. With ".*" at its end, all names of a module."""
-
-WRITTEN = frozenset({
-    "json.dump", "json.dumps", "numpy.array", "numpy.asanyarray", "numpy.asarray",
-    "numpy.fromstring", "numpy.sum", "yaml.load", "yaml.load_all",
-})  # fmt: skip
-"""Names of `CHANGED` that `replicate.migrate` writes, as those of `LOST`, where a call needs it."""
 
 ROOTS = frozenset(name.partition(".")[0] for name in [*LOST, *CHANGED])
 """Packages that lost names."""
@@ -240,11 +272,11 @@ def modules_of(names: Iterable[str]) -> frozenset[str]:
 
 
 def replacement_of(name: str) -> tuple[str, str] | None:
-    """Returns the part of a dotted name that was lost, and what it is now; None if none was."""
+    """Returns the part of a dotted name that was lost or changed, and what it is now; else None."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         part = ".".join(parts[:end])
-        if part in LOST or part in WRITTEN:
+        if part in LOST or part in CHANGED:
             return part, LOST.get(part) or CHANGED[part]
         if f"{part}.*" in LOST:
             return part, LOST[f"{part}.*"]

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.compat.lost import training
-from replicate.compat.lost.exported_names import usage_counter
+from replicate.compat.old_tensorflow import training
+from replicate.compat.old_tensorflow.exported_names import usage_counter
 
 v1 = tf.compat.v1
 

@@ -6,7 +6,7 @@ another has a public name, too, and that is its replacement.
 
 from replicate.compat.table.row import Row, same
 
-_LOST = "replicate.compat.lost"
+_OLD = "replicate.compat.old_tensorflow"
 _KERAS = "Public names only, then TensorFlow's own."
 _STRATEGY = (
     "get_replica_context",
@@ -33,10 +33,10 @@ _MOVED = [
     ),
     Row("tf.python.ops.variable_scope.variable", "tf.Variable"),
     *same("tf.python.framework.ops", "tf", ("IndexedSlices", "SparseTensor", "Tensor")),
-    Row("tf.python.framework.ops.convert_to_tensor_v2", f"{_LOST}.tensors.convert_to_tensor_v2"),
+    Row("tf.python.framework.ops.convert_to_tensor_v2", f"{_OLD}.tensors.convert_to_tensor_v2"),
     *same(
         "tf.python.framework.tensor_shape",
-        f"{_LOST}.tensors",
+        f"{_OLD}.tensors",
         ("matrix", "scalar", "vector"),
     ),
     *(
@@ -63,34 +63,34 @@ _MOVED = [
         for old, new in (*zip(_STRATEGY, _STRATEGY, strict=True), *_OLD_STRATEGY)
     ),
     *(
-        Row(f"tf.python.feature_column.{module}.DenseFeatures", f"{_LOST}.columns.DenseFeatures")
+        Row(f"tf.python.feature_column.{module}.DenseFeatures", f"{_OLD}.columns.DenseFeatures")
         for module in ("feature_column_lib", "feature_column_v2")
     ),
     *(
-        Row(f"tf.python.training.{module}.*", f"{_LOST}.kernels", _BY_POSITION)
+        Row(f"tf.python.training.{module}.*", f"{_OLD}.kernels", _BY_POSITION)
         for module in ("gen_training_ops", "training_ops")
     ),
 ]
 _GONE = [
-    Row("tf.python.ops.rnn_cell_impl._like_rnncell", f"{_LOST}.tensors.like_rnncell"),
+    Row("tf.python.ops.rnn_cell_impl._like_rnncell", f"{_OLD}.tensors.like_rnncell"),
     Row(
-        "tf.python.ops.resource_variable_ops._from_proto_fn", f"{_LOST}.tensors.variable_from_proto"
+        "tf.python.ops.resource_variable_ops._from_proto_fn", f"{_OLD}.tensors.variable_from_proto"
     ),
-    Row("tf.python.ops.resource_variable_ops._to_proto_fn", f"{_LOST}.tensors.variable_to_proto"),
-    Row("tf.python.pywrap_tensorflow.EventsWriter", f"{_LOST}.events_writer.EventsWriter"),
+    Row("tf.python.ops.resource_variable_ops._to_proto_fn", f"{_OLD}.tensors.variable_to_proto"),
+    Row("tf.python.pywrap_tensorflow.EventsWriter", f"{_OLD}.events_writer.EventsWriter"),
     *same(
         "tf.python.saved_model.utils_impl",
-        f"{_LOST}.saved_models",
+        f"{_OLD}.saved_models",
         ("get_assets_dir", "get_variables_dir", "get_variables_path"),
     ),
     Row(
         "tf.python.util.tf_export.estimator_export",
-        f"{_LOST}.exported_names.estimator_export",
+        f"{_OLD}.exported_names.estimator_export",
         "It leaves what it decorates as it is.",
     ),
     Row(
         "tf.python.distribute.estimator_training.should_run_distribute_coordinator",
-        f"{_LOST}.training.should_run_distribute_coordinator",
+        f"{_OLD}.training.should_run_distribute_coordinator",
         "False: Estimators run clusters themselves.",
     ),
     *same("tf.python.distribute.estimator_training", "replicate", ("train_and_evaluate",)),

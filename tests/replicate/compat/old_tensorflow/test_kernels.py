@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.compat.lost import kernels
+from replicate.compat.old_tensorflow import kernels
 
 v1 = tf.compat.v1
 

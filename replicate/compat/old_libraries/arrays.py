@@ -18,6 +18,41 @@ def asscalar(a: Any) -> Any:
     return np.asarray(a).item()
 
 
+def asfarray(a: Any, dtype: Any = np.float64) -> Any:
+    """Returns an array of floats; a type of whole numbers becomes float64."""
+    kind = np.dtype(dtype)
+    return np.asarray(a, kind if kind.kind in "fc" else np.float64)
+
+
+def issubsctype(arg1: Any, arg2: Any) -> bool:
+    """Returns True if the type of the first is that of the second, or below it."""
+    first = arg1.dtype if isinstance(arg1, np.ndarray) else arg1
+    return bool(np.issubdtype(first, arg2))
+
+
+def _types(*names: str) -> list[type]:
+    return [getattr(np, name) for name in names if hasattr(np, name)]
+
+
+sctypes = {
+    "int": _types("int8", "int16", "int32", "int64"),
+    "uint": _types("uint8", "uint16", "uint32", "uint64"),
+    "float": _types("float16", "float32", "float64", "longdouble"),
+    "complex": _types("complex64", "complex128", "clongdouble"),
+    "others": [bool, object, bytes, str, np.void],
+}
+
+
+class _Casts:
+    """`np.cast`: for a type, a function that makes arrays of it."""
+
+    def __getitem__(self, dtype: Any) -> Callable[[Any], Any]:
+        return lambda x: np.asarray(x).astype(np.dtype(dtype))
+
+
+cast = _Casts()
+
+
 def msort(a: Any) -> Any:
     """Returns an array sorted along its first axis."""
     return np.sort(a, axis=0)
