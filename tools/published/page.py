@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 
+from tools.published.equality import KINDS, equality
 from tools.published.program import Program
 from tools.published.runs import Run, Way
 
 _TABLE = re.compile(r"(<!-- programs -->\n).*?(<!-- end of programs -->)", re.DOTALL)
 _VERSIONS = re.compile(r"(<!-- versions -->\n).*?(<!-- end of versions -->)", re.DOTALL)
 _HEAD = (
-    "| program | uses | one tower | two towers | rewritten | first stopper |",
-    "|---|---|---|---|---|---|",
+    "| program | uses | one tower | two towers | rewritten | equal | first stopper |",
+    "|---|---|---|---|---|---|---|",
 )
 _ROW = re.compile(r"\| \[(?P<name>[^\]]+)\]\(https://[^/]+/(?P<repository>[^/]+/[^/]+)/")
 _STOPS = "| stops |"
@@ -32,7 +33,8 @@ def row_of(program: Program, runs: Mapping[Way, Run]) -> str:
     cells = [
         f"[{program.name}]({program.url})",
         program.uses,
-        *(_cell(runs, way) for way in Way),
+        *(_cell(runs, way) for way in (Way.ONE, Way.TWO, Way.REWRITTEN)),
+        equality(runs),
         first.replace("|", r"\|"),
     ]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
@@ -88,9 +90,12 @@ def _count(lines: Iterable[str]) -> str:
     rows = [found for found in map(_ROW.match, lines) if found]
     ended = sum(_STOPS not in found.string for found in rows)
     repositories = len({found["repository"] for found in rows})
+    cells = [cell for found in rows for cell in found.string.split(" | ")]
+    counts = ((kind, sum(cell.startswith(kind) for cell in cells)) for kind in KINDS)
+    told = ", ".join(f"{kind} {count}" for kind, count in counts if count)
     return (
         f"{ended} of {len(rows)} programs, from {repositories} repositories, ran to their end in "
-        "every way that they have."
+        f"every way that they have. Rewritten against one tower: {told or 'none'}."
     )
 
 
