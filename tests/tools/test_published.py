@@ -12,7 +12,7 @@ from tools.published.equality import equality
 from tools.published.page import with_rows
 from tools.published.program import Program, set_up
 from tools.published.runs import Run, Runner, Way
-from tools.published.sources import AbsentSourcesError, Sources
+from tools.published.sources import AbsentSourcesError, Sources, commit_of
 
 LEARNS = """
 import random
@@ -140,10 +140,17 @@ def test_a_host_gives_one_commit(mirror, tmp_path):
     for name in ("first", "second"):
         sources.write("a/b", commit, tmp_path / name)
         assert (tmp_path / name / "sub" / "fails.py").read_text() == FAILS
+    assert commit_of(folder / "a+b" / "repo") == commit[:12]
+    assert commit_of(folder) == ""
     with pytest.raises(AbsentSourcesError, match=r"^git fetch: "):
         sources.write("a/c", commit, tmp_path / "third")
     with pytest.raises(AbsentSourcesError, match=r"^there is no mirror a\+c$"):
         Sources(tmp_path, mirrors=folder).write("a/c", commit, tmp_path / "third")
+
+
+def test_the_page_has_the_day_and_the_commit():
+    page = with_rows(PAGE, [], [], datetime.date(2026, 1, 2), "abc")
+    assert "Last written on 2 January 2026, at commit abc, with Python " in page
 
 
 def test_mistakes_in_programs_and_pages_are_told(mirror, tmp_path):

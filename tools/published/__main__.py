@@ -20,9 +20,10 @@ from tools.published.page import row_of, with_rows
 from tools.published.program import Program
 from tools.published.programs import PROGRAMS
 from tools.published.runs import Run, Runner, Way
-from tools.published.sources import HOST, AbsentSourcesError, Sources
+from tools.published.sources import HOST, AbsentSourcesError, Sources, commit_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "programs_that_were_run.md"
+_CLONE = Path(__file__).resolve().parents[2]
+PAGE = _CLONE / "docs" / "reference" / "programs_that_were_run.md"
 _SHOWN_LINES = 25
 
 
@@ -47,8 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         _tell(program, runs)
         if given.write:
             names = [each.name for each in PROGRAMS]
-            text = with_rows(PAGE.read_text(), rows, names, datetime.date.today())
-            PAGE.write_text(text)
+            when = datetime.date.today()
+            PAGE.write_text(with_rows(PAGE.read_text(), rows, names, when, commit_of(_CLONE)))
     skipped = len(chosen) - len(rows)
     print(f"{ended} of {len(rows)} programs ran to their end, {skipped} skipped")
     return 0 if ended == equal == len(rows) else 1

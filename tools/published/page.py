@@ -58,7 +58,9 @@ def _difference(run: Run, one: Run | None) -> str:
     return f" ({100 * (last / other - 1):+.2g} %)" if other else f" ({last - other:+.2g})"
 
 
-def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: datetime.date) -> str:
+def with_rows(
+    page: str, rows: Iterable[str], names: Iterable[str], when: datetime.date, commit: str = ""
+) -> str:
     """Returns the page with new lines in place of older ones of the same programs.
 
     Args:
@@ -66,6 +68,7 @@ def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: dateti
       rows: The new lines.
       names: Names of all programs, in the order of the table. Others leave it.
       when: Day on which the new lines were made.
+      commit: Commit of this project that made them, "" if it is not known.
 
     Raises:
       ValueError: The page has no place for the table or the versions.
@@ -80,7 +83,7 @@ def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: dateti
             lines[found["name"]] = line
     shown = [lines[name] for name in names if name in lines]
     table = "\n".join((*_HEAD, *shown))
-    head = f"{_count(shown)} {_versions(when)}"
+    head = f"{_count(shown)} {_versions(when, commit)}"
     page = _TABLE.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", page)
     return _VERSIONS.sub(lambda found: f"{found[1]}\n{head}\n\n{found[2]}", page)
 
@@ -99,11 +102,12 @@ def _count(lines: Iterable[str]) -> str:
     )
 
 
-def _versions(when: datetime.date) -> str:
+def _versions(when: datetime.date, commit: str) -> str:
     told = [f"Python {platform.python_version()}"]
     for name in _SHOWN:
         try:
             told.append(f"{name.replace('_', '-')} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return f"Last written on {when.day} {when:%B %Y}, with {', '.join(told)}."
+    made = f"{when.day} {when:%B %Y}" + (f", at commit {commit}" if commit else "")
+    return f"Last written on {made}, with {', '.join(told)}."
