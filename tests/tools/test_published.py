@@ -1,8 +1,10 @@
 """tools/published runs public programs from git, and writes the table of the docs."""
 
 import datetime
+import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,22 @@ def test_a_program_runs_again_if_the_rewritten_one_prints_other_numbers(monkeypa
         ("rewritten", 2.0),
         ("one tower again", 3.0),
     ]
+
+
+def test_loading_keras_draws_no_random_number(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        Path(find_spec("tools.published.seeds").origin).read_text()
+    )
+    (tmp_path / "keras.py").write_text("import random\ndrawn = random.random()\n")
+    code = "import random, keras; print(keras.drawn, random.random())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout.split() == [str(random.Random(1).random())] * 2
 
 
 def test_a_host_gives_one_commit(mirror, tmp_path):
