@@ -44,10 +44,6 @@ class LossEntry(NamedTuple):
     towers: tuple[LossFunction, ...]
     number: int | None = None
 
-    def tower_seed(self, tower: int, step: Scalar) -> Tensor:
-        """Returns the seed [2] of one tower's draws; differs by loss, tower and step."""
-        return stateless_seed(f"{self.seed}/{tower}", step)
-
 
 class RegisteredLosses(Protocol):
     """The part of a layer collection that readers of its losses need."""
@@ -239,7 +235,8 @@ class LossTable:
             for tower, loss in enumerate(entry.towers):
                 with v1.device(loss.device):
                     if is_sampled:
-                        value = loss.evaluate_on_sample(entry.tower_seed(tower, step), root)
+                        seed = stateless_seed(f"{entry.seed}/{tower}", step)
+                        value = loss.evaluate_on_sample(seed, root)
                     else:
                         value = loss.evaluate(root)
                     values.append(value * as_scalar(scale, value.dtype))
