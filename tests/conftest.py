@@ -13,6 +13,7 @@ os.environ.setdefault("TF_GRPC_WORKER_CACHE_QUEUES", "2")
 import gc
 import importlib.util
 import itertools
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +214,13 @@ def own_log(caplog):
     """`caplog` without what TensorFlow says of an earlier test's objects when it collects them."""
     with caplog.filtering(lambda record: record.filename != "tf_should_use.py"):
         yield caplog
+
+
+@pytest.fixture(scope="session")
+def needs_git():
+    """Skips a test on a machine without git."""
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
 
 
 @pytest.fixture(scope="session")

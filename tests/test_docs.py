@@ -81,7 +81,7 @@ def test_images_have_texts_of_one_line_and_papers_have_links():
 def test_sidebar_shows_three_doors_of_at_most_six_guides():
     """As the README does; other pages are below a page that lists them."""
     trees = re.findall(r":caption: (.*)\n\n((?:.+\n)+?)```", (DOCS / "index.md").read_text())
-    start, *doors, reference = [(caption, guides.split()) for caption, guides in trees]
+    start, *doors, reference = [(caption, guides.splitlines()) for caption, guides in trees]
     assert (start[0], reference[0]) == ("Start", "Reference")
     assert [caption for caption, _ in doors] == re.findall(
         r"^### (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE
