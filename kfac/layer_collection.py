@@ -18,12 +18,13 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions.base import LossFunction
 from kfac.protocols import VARIABLE_NOTES
-from kfac.registration import convolutions, dense_layers, losses, scale_shift
+from kfac.registration import convolutions, dense_layers, losses, scale_shift, weight_sharing
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
     APPROX_FULL_NAME,
     APPROX_KRONECKER_BOTH_DIAG_NAME,
+    APPROX_KRONECKER_EXPAND_NAME,
     APPROX_KRONECKER_IN_DIAG_NAME,
     APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME,
     APPROX_KRONECKER_INDEP_IN_DIAG_NAME,
@@ -31,6 +32,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_INDEP_OUT_DIAG_NAME,
     APPROX_KRONECKER_NAME,
     APPROX_KRONECKER_OUT_DIAG_NAME,
+    APPROX_KRONECKER_REDUCE_NAME,
     APPROX_KRONECKER_SERIES_1_NAME,
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
@@ -59,6 +61,7 @@ __all__ = [
     "APPROX_EKFAC_NAME",
     "APPROX_FULL_NAME",
     "APPROX_KRONECKER_BOTH_DIAG_NAME",
+    "APPROX_KRONECKER_EXPAND_NAME",
     "APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME",
     "APPROX_KRONECKER_INDEP_IN_DIAG_NAME",
     "APPROX_KRONECKER_INDEP_NAME",
@@ -66,6 +69,7 @@ __all__ = [
     "APPROX_KRONECKER_IN_DIAG_NAME",
     "APPROX_KRONECKER_NAME",
     "APPROX_KRONECKER_OUT_DIAG_NAME",
+    "APPROX_KRONECKER_REDUCE_NAME",
     "APPROX_KRONECKER_SERIES_1_NAME",
     "APPROX_KRONECKER_SERIES_2_NAME",
     "APPROX_KRONECKER_SUA_NAME",
@@ -119,8 +123,9 @@ def _set_default(kind: str) -> Callable[["LayerCollection", str], None]:
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 
-    Methods that register a layer are functions of `kfac.registration.dense_layers`, `scale_shift`
-    and `convolutions` beside it; those that register a loss, of `kfac.registration.losses`.
+    Methods that register a layer are functions of `kfac.registration.dense_layers`, and of
+    `weight_sharing`, `scale_shift` and `convolutions` beside it; those that register a loss, of
+    `kfac.registration.losses`.
     These modules describe the arguments and errors that all of them have.
 
     Attributes:
@@ -166,6 +171,7 @@ class LayerCollection:
 
     register_fully_connected = _of_table(dense_layers.register_fully_connected)
     register_fully_connected_multi = _of_table(dense_layers.register_fully_connected_multi)
+    register_positionwise = _of_table(weight_sharing.register_positionwise)
     register_generic = _of_table(dense_layers.register_generic)
     register_scale_and_shift = _of_table(scale_shift.register_scale_and_shift)
     register_layer_norm = _of_table(scale_shift.register_layer_norm)
