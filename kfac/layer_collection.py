@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, final
 
 import tensorflow as tf
 
-from kfac._types import Graph, Operation, Parameters, Scalar, Variable
+from kfac._types import Graph, Operation, Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
@@ -191,6 +191,7 @@ class LayerCollection:
         batch_size: Scalar | None = None,
         *,
         finds_positions: bool = False,
+        mask: Tensor | None = None,
     ) -> dict[Parameters, FisherBlock]:
         """Registers the layers between parameters and the registered losses.
 
@@ -210,6 +211,11 @@ class LayerCollection:
             ids for each example; such as position embeddings. Its block is the Kronecker product of
             the diagonal of uses of each row, and of the second moment of output gradients over all
             positions, which count as independent. False leaves them generic.
+          mask: [batch, positions], false or zero at positions that the loss ignores; of the only
+            tower that is scanned now. None means where the weights of a loss are zero. It is for
+            dense layers and embeddings with these positions that have "kron_expand" or
+            "kron_reduce", by `define_linked_parameters` or as the default of layers with several
+            uses; see `register_positionwise`. Other approximations know no mask.
 
         Returns:
           The blocks that are new, by their parameter or tuple of parameters.
@@ -223,7 +229,7 @@ class LayerCollection:
           AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
             no layer and the number of examples is unknown. It is a ValueError, too.
         """
-        return self._auto_registration.register(var_list, batch_size, finds_positions)
+        return self._auto_registration.register(var_list, batch_size, finds_positions, mask)
 
     @functools.cached_property
     def _auto_registration(self) -> "AutoRegistration":

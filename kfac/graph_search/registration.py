@@ -25,6 +25,7 @@ from kfac.graph_search.records import (
     RecordType,
     names_of,
 )
+from kfac.graph_search.weight_sharing import plan_shared
 from kfac.registration.convolutions import (
     register_conv2d,
     register_conv2d_multi,
@@ -106,6 +107,9 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
 def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
     """Returns the plan of a dense layer or an embedding, applied once or several times."""
     is_embedding = records[0].record_type is RecordType.embedding
+    shared = plan_shared(params, records, batch.static, is_embedding)
+    if shared is not None:
+        return shared
     size = None if is_embedding else as_tuple(params)[0].shape[:-1].num_elements()
     if size is not None and isinstance(params, tuple):
         # A weight with several axes of outputs has a bias with as many entries.

@@ -70,6 +70,11 @@ class LossFunction(abc.ABC):
         return self._targets
 
     @property
+    def weights(self) -> Tensor | None:
+        """The weights of examples, or None."""
+        return self._weights
+
+    @property
     @abc.abstractmethod
     def inputs(self) -> Inputs:
         """The parameters of the distribution, the model's outputs."""
