@@ -172,6 +172,7 @@ class LayerCollection:
     register_fully_connected = _of_table(dense_layers.register_fully_connected)
     register_fully_connected_multi = _of_table(dense_layers.register_fully_connected_multi)
     register_positionwise = _of_table(weight_sharing.register_positionwise)
+    register_tied_embedding = _of_table(weight_sharing.register_tied_embedding)
     register_generic = _of_table(dense_layers.register_generic)
     register_scale_and_shift = _of_table(scale_shift.register_scale_and_shift)
     register_layer_norm = _of_table(scale_shift.register_layer_norm)

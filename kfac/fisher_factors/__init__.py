@@ -24,6 +24,7 @@ from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
+from kfac.fisher_factors.tied import TiedColumnsFactor, TiedRowsFactor
 from kfac.fisher_factors.weight_sharing import (
     SharedGradientFactor,
     SharedIdsFactor,
@@ -62,4 +63,6 @@ __all__ = [
     "SharedGradientFactor",
     "SharedIdsFactor",
     "SharedInputFactor",
+    "TiedColumnsFactor",
+    "TiedRowsFactor",
 ]

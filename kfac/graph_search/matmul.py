@@ -38,9 +38,7 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
     if use.position == 0:
         raise NotRegistrableError(f"is the left factor of {op.name!r}, where rows are not examples")
     if flips_weight:
-        raise NotRegistrableError(
-            f"is transposed in {op.name!r}; a weight must be [inputs, outputs]"
-        )
+        return match_transposed(tower, variable, use, use)
     if use.value.shape.rank != 2:
         raise NotRegistrableError(f"is more than one matrix in {op.name!r}")
     taken = op.inputs[0]
@@ -57,6 +55,31 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
             return tf.transpose(taken)
 
     return _records(tower, variable, use, _Inputs(flipped, taken.shape.as_list()[1:]))
+
+
+def match_transposed(tower: Tower, variable: Variable, use: Use, product: Use) -> list[MatchRecord]:
+    """Returns the output layer h Wᵀ of a tied embedding W, if that is to have expand.
+
+    `use` is that of the table, `product` that of the matrix by the op that multiplies it.
+    """
+    op = product.op
+    if variable.shape.rank != 2 or not tower.sharing_of(variable):
+        raise NotRegistrableError(
+            f"is transposed in {op.name!r}; a weight must be [inputs, outputs]"
+        )
+    data = {"inputs": op.inputs[0], "outputs": op.outputs[0], "leading": ()}
+    return [tower.match(RecordType.tied, variable, use, data, op.outputs[0])]
+
+
+def match_transpose(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the output layer of a tied embedding that is transposed by an op of its own."""
+    product = tower.only_consumer(use.op.outputs[0])
+    is_factor = product is not None and product.op.type == "MatMul" and product.position == 1
+    if product is None or not is_factor or use.position or variable.shape.rank != 2:
+        raise NotRegistrableError(f"goes into {use.op.name!r}, and Transpose is no known layer")
+    if product.op.get_attr("transpose_a") or product.op.get_attr("transpose_b"):
+        raise NotRegistrableError(f"is transposed twice, in {use.op.name!r} and after it")
+    return match_transposed(tower, variable, use, product)
 
 
 def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from kfac.graph_search.records import (
     RecordType,
     names_of,
 )
-from kfac.graph_search.weight_sharing import plan_shared
+from kfac.graph_search.weight_sharing import plan_shared, plan_tied
 from kfac.registration.convolutions import (
     register_conv2d,
     register_conv2d_multi,
@@ -95,6 +95,8 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
     """
     kinds = {record.record_type for record in records}
     name = ", ".join(names_of(params))
+    if RecordType.tied in kinds:
+        return plan_tied(records, batch.static)
     if len(kinds) > 1:
         raise ValueError(
             f"Cannot register ({name}) automatically: mixed record types, namely "

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Tensor, Variable
 from kfac.graph_search.plans import LayerPlan, TensorSource
-from kfac.graph_search.records import MatchRecord, names_of
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, names_of
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.approximations import APPROX_KRONECKER_REDUCE_NAME, SHARING
 from kfac.registration.layer_table import LayerTable
-from kfac.registration.weight_sharing import register_positionwise
+from kfac.registration.weight_sharing import register_positionwise, register_tied_embedding
 
 v1 = tf.compat.v1
 
@@ -107,6 +107,30 @@ def plan_shared(
     return LayerPlan(
         register_positionwise, inputs, outputs, settings, masks=masks if is_masked else ()
     )
+
+
+def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> LayerPlan:
+    """Returns the plan of an embedding whose table is the weight of the output layer, too.
+
+    Raises:
+      NotRegistrableError: There is another use of the table, or the first axis of the ids is not
+        that of the examples.
+    """
+    by_kind = {record.record_type: record for record in records}
+    lookup, product = (by_kind.get(kind) for kind in (RecordType.embedding, RecordType.tied))
+    if lookup is None or product is None or len(records) != 2:
+        raise NotRegistrableError(
+            "is transposed in a product; a weight must be [inputs, outputs], or be looked up once "
+            "and be multiplied once as that of the output layer"
+        )
+    if not _is_first(lookup.data["leading"], examples):
+        raise NotRegistrableError(
+            f"is looked up in {lookup.description} by ids whose first axis is not that of the "
+            "examples"
+        )
+    both = lookup, product
+    inputs, outputs = ([record.data[name] for record in both] for name in ("inputs", "outputs"))
+    return LayerPlan(register_tied_embedding, inputs, outputs, {})
 
 
 def _is_first(leading: Sequence[int | None], examples: int | None) -> bool:

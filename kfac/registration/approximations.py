@@ -86,6 +86,7 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
         "fully_connected_multi": (*_INDEPENDENT, *_SERIES, *SHARING),
         "conv2d_multi": (APPROX_KRONECKER_INDEP_NAME, APPROX_KRONECKER_EXPAND_NAME),
         "positionwise": SHARING,
+        "tied_embedding": (APPROX_KRONECKER_EXPAND_NAME,),
         "scale_and_shift": (APPROX_FULL_NAME, APPROX_DIAGONAL_NAME),
     }
 )

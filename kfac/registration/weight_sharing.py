@@ -1,6 +1,6 @@
-"""Registration of layers that are applied at each position of an example.
+"""Registration of layers that are applied at each position of an example, and of tied embeddings.
 
-A function beside those of `kfac.registration.dense_layers`, with the same arguments and errors.
+Functions beside those of `kfac.registration.dense_layers`, with the same arguments and errors.
 """
 
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 from kfac._types import Parameters, Tensor
 from kfac.fisher_blocks.base import as_tuple
+from kfac.fisher_blocks.tied import TiedEmbeddingFB
 from kfac.fisher_blocks.weight_sharing import SharedForm, WeightSharingFB
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.approximations import APPROX_KRONECKER_REDUCE_NAME
@@ -63,6 +64,51 @@ def register_positionwise(
     form = SharedForm(chosen == APPROX_KRONECKER_REDUCE_NAME, axes, dense_inputs)
     block = WeightSharingFB(table, params, form)
     table.add(block, (places, masks), results, reuse, len(places))
+
+
+def register_tied_embedding(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers an embedding whose table gives the logits, too, or one more tower of it.
+
+    The table W [ids, size] is looked up, and multiplied in h Wᵀ. A bias of the logits is a layer of
+    its own. Positions that the loss ignores count nowhere, as they have no gradients.
+
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: The table.
+      inputs: The ids [batch, positions], or with more axes, examples first; and h [..., size].
+      outputs: The rows that are looked up [..., size]; and the logits [..., ids] before a bias.
+      approx: "kron_expand".
+      reuse: See `kfac.registration.dense_layers`.
+
+    Raises:
+      ValueError: See `kfac.registration.dense_layers`; or the tensors are not as above.
+    """
+    params = as_key(params)
+    layer = name_of(as_tuple(params)[0])
+    table.resolve_approximation("tied_embedding", approx, params)
+    tensors_of(layer, inputs, outputs)
+    sizes = [] if isinstance(params, tuple) else params.shape.as_list()
+    given = [*inputs, *outputs]
+    expected = [None, *sizes[1:], *sizes[1:], *sizes[:1]]
+    fits = len(sizes) == 2 and len(inputs) == len(outputs) == 2 and given[0].dtype.is_integer
+    if not fits or any(
+        size is not None and (not tensor.shape.rank or static_size(tensor, -1) != size)
+        for tensor, size in zip(given, expected, strict=True)
+    ):
+        raise ValueError(
+            f"Cannot register layer {layer!r} as a tied embedding: its parameters have shape "
+            f"{sizes}, its tensors {[str(tensor.shape) for tensor in given]}. Accepted are a table "
+            "[ids, size], inputs (ids [batch, positions], hidden [..., size]), and outputs (looked "
+            "up [..., size], logits [..., ids])."
+        )
+    table.add(TiedEmbeddingFB(table, params), tuple(inputs), tuple(outputs), reuse, 2)
 
 
 def _as_places(tensors: Any) -> tuple[Tensor, ...]:
