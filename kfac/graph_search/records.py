@@ -20,6 +20,7 @@ class RecordType(enum.Enum):
 
     fully_connected = "dense layer"
     embedding = "embedding"
+    tied = "output layer of a tied embedding"
     conv2d = "2-D convolution"
     convolution = "convolution"
     depthwise_conv2d = "depthwise convolution"

@@ -72,7 +72,7 @@ def plan_tower(
     records = _complete(tower, records, reasons)
     plans = _planned(records, batch, reasons)
     decisions = [Decision(key, _seen(records[key])) for key in plans]
-    _check_linked(tower, plans, registered, linked_groups)
+    _check_linked(tower, plans, registered, linked_groups, reasons)
     known = frozenset(v.ref() for v in registered).union(*map(refs, plans))
     left = sorted((v for v in tower.variables if v.ref() not in known), key=place_of)
     _explain_linked_alone(left, linked_groups, reasons)
@@ -156,6 +156,7 @@ def _check_linked(
     plans: Collection[Parameters],
     registered: Collection[Variable],
     linked_groups: LinkedGroups,
+    reasons: Mapping[Any, str],
 ) -> None:
     done = {refs(key) for key in plans}
     taken = frozenset(v.ref() for v in registered)
@@ -164,10 +165,13 @@ def _check_linked(
         members = refs(tuple(linked))
         is_lost = members not in done and members & here and not members & taken
         if is_lost and len(members) > 1:
-            names = ", ".join(sorted(name_of(v) for v in linked))
+            group_of = sorted(linked, key=name_of)
+            names = ", ".join(name_of(v) for v in group_of)
+            why = "; ".join(f"{name_of(v)} {reasons[v.ref()]}" for v in group_of if v.ref() in here)
             raise ValueError(
                 f"Cannot register layers automatically: linked group ({names}) was not matched as "
-                "one layer. Link exactly the parameters of one layer, or register it by hand."
+                f"one layer: {why}. Link exactly the parameters of one layer, or register it by "
+                "hand."
             )
 
 

@@ -79,6 +79,11 @@ class LossFunction(abc.ABC):
         return self._targets
 
     @property
+    def weights(self) -> Tensor | None:
+        """The weights of examples, or None."""
+        return self._weights
+
+    @property
     def params(self) -> Inputs:
         """The same as `inputs`."""
         return self.inputs
