@@ -69,11 +69,11 @@ class AdamGraft(Graft):
         if self._count is not None:
             return
         with tf.init_scope():
-            self._count = make_counter("graft/step")
+            self._count = make_counter("graft_step")
             self._moments = [
                 (
-                    make_variable(f"graft/{name_of(x)}/m", x.shape, x.dtype.base_dtype, x.device),
-                    make_variable(f"graft/{name_of(x)}/v", x.shape, x.dtype.base_dtype, x.device),
+                    make_variable(f"{name_of(x)}/graft_m", x.shape, x.dtype.base_dtype, x.device),
+                    make_variable(f"{name_of(x)}/graft_v", x.shape, x.dtype.base_dtype, x.device),
                 )
                 for x in variables
             ]
@@ -124,7 +124,7 @@ class OptimizerGraft(Graft):
         if not self._copies:
             with tf.init_scope():
                 self._copies = [
-                    make_variable(f"graft/{name_of(x)}", x.shape, x.dtype.base_dtype, x.device)
+                    make_variable(f"{name_of(x)}/graft_copy", x.shape, x.dtype.base_dtype, x.device)
                     for x in variables
                 ]
 

@@ -169,7 +169,7 @@ def test_resume_and_steps_that_change_nothing(build_mlp, rows, tmp_path):
                 saver.save(session, path)
                 skipped = run(session, train, [bad])
                 own |= {v.op.name for v in optimizer._given.variables()}
-                for name in (*own, *(key for key in known if key.startswith("kfac/graft"))):
+                for name in (*own, *(key for key in known if "graft" in key)):
                     np.testing.assert_array_equal(start[name], burnt[name], err_msg=name)
                     if name != "global_step":
                         np.testing.assert_array_equal(trained[name], skipped[name], err_msg=name)
@@ -177,7 +177,7 @@ def test_resume_and_steps_that_change_nothing(build_mlp, rows, tmp_path):
             saver.restore(session, path)
             found.append(run(session, train, [good] * 2))
             assert optimizer.get_slot(network.variables[0], "m").op.name in known
-    assert found[0]["global_step"] == found[0]["kfac/graft/step"] == 5
+    assert found[0]["global_step"] == found[0]["kfac/graft_step"] == 5
     for name, value in found[0].items():
         np.testing.assert_array_equal(value, found[1][name], err_msg=name)
 
