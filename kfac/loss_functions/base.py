@@ -244,7 +244,7 @@ class LossFunction(abc.ABC):
           indices: Positions of their ones, each as in `multiply_fisher_factor_replicated_one_hot`.
 
         Raises:
-          ValueError: As there.
+          ValueError: An index has another length, or the inner shape no static size.
         """
         sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
         wrong = [index for index in indices if len(index) != len(sizes)]
