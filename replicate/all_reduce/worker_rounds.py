@@ -19,7 +19,7 @@ from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor, Variable
 from replicate.all_reduce.compression import Code, compressed_sum
 from replicate.all_reduce.group import WorkerGroup
-from replicate.all_reduce.packs import packs_of, sent_in_packs
+from replicate.all_reduce.packs import packs_of, sent_in_packs, shaped_as
 from replicate.batch_norm.statistics import batch_statistics
 from replicate.outer_step import OuterStep, nesterov
 from replicate.protocols import OPTIONAL_STATE
@@ -249,7 +249,8 @@ def _difference(center: Variable, weight: Variable) -> Tensor:
     dtype = weight.dtype.base_dtype
     dtype = tf.float32 if dtype.size < tf.float32.size else dtype
     with v1.device(weight.device):
-        return tf.cast(center.read_value(), dtype) - tf.cast(weight.read_value(), dtype)
+        change = tf.cast(center.read_value(), dtype) - tf.cast(weight.read_value(), dtype)
+        return shaped_as(change, weight)
 
 
 def _local(name: str, value: Any) -> Variable:
