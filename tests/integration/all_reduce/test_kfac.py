@@ -139,3 +139,22 @@ def test_worker_whose_thread_fails_ends_with_its_error_and_the_others_lose_it(
     assert "inverses_beside_steps" in str(worker)
     assert "not a number" in str(worker)
     assert isinstance(chief, replicate.ClusterError), chief
+
+
+@pytest.mark.slow
+def test_a_round_averages_workers_that_have_trained_alone(workers, tmp_path):
+    """Each has factors of its own batches, and damps and inverts them by itself."""
+    model_fn, inputs = model(layers=ONE_LAYER), workers.parts(0, 8, 12)
+    alone = [
+        workers.train(model_fn, input_fn, tmp_path / str(rank), max_steps=3)
+        for rank, input_fn in enumerate(inputs)
+    ]
+    plain = v1.train.GradientDescentOptimizer(1.0)
+    settings = replicate.AllReduce(every=3, outer_optimizer=plain, timeout_secs=10)
+    found = workers.train_together(
+        model_fn, inputs, tmp_path / "rounds", settings=settings, max_steps=3
+    )
+    for name in ("out/w", "out/b"):
+        mean = (8 * alone[0][name] + 4 * alone[1][name]) / 12
+        np.testing.assert_allclose(found[0][name], mean, rtol=1e-9)
+        np.testing.assert_array_equal(found[1][name], found[0][name])

@@ -88,11 +88,6 @@ def nesterov(rate, momentum):
 CASES = {
     "default": (None, nesterov(0.7, 0.9), 0.0),
     "averaging": (v1.train.GradientDescentOptimizer(1.0), averaging, 0.9),
-    "momentum": (
-        lambda: v1.train.MomentumOptimizer(0.5, 0.8, use_nesterov=True),
-        nesterov(0.5, 0.8),
-        0.5,
-    ),
 }
 
 
