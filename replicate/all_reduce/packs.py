@@ -36,7 +36,8 @@ class Pack:
         Args:
           send: Function from a vector to a vector of the same length.
         """
-        return self.split(send(self.flat))
+        with v1.device(self.tensors[0].device):
+            return self.split(send(self.flat))
 
     @property
     def flat(self) -> Tensor:

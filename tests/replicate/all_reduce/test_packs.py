@@ -30,3 +30,18 @@ def test_packed_tensors_come_back_in_their_order():
     np.testing.assert_array_equal(found[0], 2 * np.arange(6).reshape(2, 3))
     assert found[1] == 14
     assert found[2].shape == (0, 2)
+
+
+def test_packs_are_changed_on_the_device_of_their_tensors():
+    """Where they go from GPU to GPU, they must not cross the CPU."""
+    sent = []
+
+    def double(pack):
+        sent.append(2 * pack)
+        return sent[-1]
+
+    with tf.Graph().as_default():
+        with v1.device("/device:GPU:1"):
+            given = [tf.ones([3]), tf.ones([2, 2])]
+        sent += sent_in_packs(given, 1000, double)
+    assert {each.device for each in sent} == {"/device:GPU:1"}
