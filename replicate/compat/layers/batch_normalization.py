@@ -295,8 +295,14 @@ class BatchNormalization(Layer):
             variance = choose(
                 training, lambda: of_batch[1], lambda: self._average("moving_variance")
             )
-            scale, offset = self._renormalized(values, mean, variance, training, scale, offset)
-            self._update(mean, variance, training)
+            moments = mean, variance
+            if self._renormalization is not None:
+                factor, summand, moments = self._renormalization.corrections(
+                    mean, variance, training
+                )
+                factor, summand = (self._broadcast(each, values) for each in (factor, summand))
+                scale, offset = _composed(factor, summand, scale, offset)
+            self._update(*moments, training)
         outputs = tf.nn.batch_normalization(
             values,
             self._broadcast(mean, values),
@@ -332,16 +338,6 @@ class BatchNormalization(Layer):
         factor = choose(training, lambda: factor, lambda: tf.ones_like(factor))
         summand = choose(training, lambda: summand, lambda: tf.zeros_like(summand))
         return _composed(factor, summand, scale, offset)
-
-    def _renormalized(
-        self, values: Any, mean: Any, variance: Any, training: Any, scale: Any, offset: Any
-    ) -> tuple[Any, Any]:
-        if self._renormalization is None:
-            return scale, offset
-        factor, summand = self._renormalization.corrections(mean, variance, training)
-        return _composed(
-            self._broadcast(factor, values), self._broadcast(summand, values), scale, offset
-        )
 
     def _update(self, mean: Any, variance: Any, training: Any) -> None:
         """Adds the updates of the moving averages."""

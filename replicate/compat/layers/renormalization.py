@@ -66,8 +66,12 @@ class Renormalization:
         self.mean = moving("renorm_mean", of_mean)
         self.stddev = moving("renorm_stddev", of_stddev)
 
-    def corrections(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any]:
-        """Returns factor r and summand d of normalized values, and updates the averages before.
+    def corrections(
+        self, mean: Any, variance: Any, training: Any
+    ) -> tuple[Any, Any, tuple[Any, Any]]:
+        """Returns factor r and summand d of normalized values, and the moments for averages.
+
+        Whoever takes the moments updates the averages of this object before.
 
         Args:
           mean: Mean of the batch.
@@ -88,10 +92,11 @@ class Renormalization:
             for variable, value in zip((self.mean, self.stddev), new, strict=True)
         ]
         with tf.control_dependencies(updates):
-            factor, summand = tf.identity(factor), tf.identity(summand)
+            moments = tf.identity(mean), tf.identity(variance)
         return (
             tf.stop_gradient(factor, name="renorm_r"),
             tf.stop_gradient(summand, name="renorm_d"),
+            moments,
         )
 
     def _clipped(self, factor: Any, summand: Any) -> tuple[Any, Any]:

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 _FUNCTIONS = frozenset(
     {
+        "apply",
         "basestring",
+        "cmp",
         "execfile",
+        "intern",
+        "long",
         "raw_input",
         "reduce",
         "reload",

@@ -19,7 +19,7 @@ _CELL_NAMES = (
 
 ROWS = [
     *same("tf.nn.rnn_cell", _CELLS, _CELL_NAMES),
-    *same("tf.contrib.rnn", _CELLS, _CELL_NAMES),
+    *same("tf.contrib.rnn", _CELLS, (*_CELL_NAMES, "LayerRNNCell")),
     *same(
         "tf.contrib.rnn",
         "tf.nn",

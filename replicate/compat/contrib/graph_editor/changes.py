@@ -1,7 +1,9 @@
 """Changes of edges in a graph.
 
-TensorFlow has no public way to give an operation another input: methods of `tf.Operation` that
-TensorFlow keeps for itself do it, and only this module calls them.
+The public API only adds to a graph (`tf.import_graph_def` with an `input_map` adds copies), while
+programs hold the operations whose inputs are to change, and gradients of them: so this module, and
+no other, calls three methods that TensorFlow keeps for itself: `_update_input`,
+`_add_control_inputs` and `_remove_all_control_inputs` of `tf.Operation`.
 """
 
 from collections.abc import Iterable

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.compat import layers
+from replicate.compat import cells, layers
 
 v1 = tf.compat.v1
 graph = pytest.mark.usefixtures("graph")
@@ -156,6 +156,43 @@ def test_layers_of_old_names_and_objects_tell_what_they_did():
     assert tf.train.Checkpoint(layer=layer).layer is layer
 
 
+class Scaled(layers.Layer):
+    """A layer of a program, with a config in the manner of Keras."""
+
+    def __init__(self, factor, *rest, **kwargs):
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+@graph
+def test_layers_and_cells_tell_their_arguments_and_weights():
+    dense = layers.Dense(2, "relu", name="first", _reuse=v1.AUTO_REUSE)
+    dense(ROWS)
+    config = dense.get_config()
+    assert (config["units"], config["activation"], config["use_bias"]) == (2, "relu", True)
+    assert (config["name"], config["dtype"]) == ("first", "float32")
+    assert not any(name.startswith("_") for name in config)
+    again = layers.Dense.from_config({**config, "name": "second"})
+    again(ROWS)
+    scaled = Scaled.from_config(Scaled(3, 4, trainable=False).get_config())
+    assert (scaled.factor, scaled.trainable) == (3, False)
+    cell = cells.LSTMCell(4, forget_bias=0.5)
+    same = type(cell).from_config(cell.get_config())
+    assert same.get_config() == {**cell.get_config(), "name": cell.name}
+    assert same.state_size == cell.state_size
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        kernel, bias = again.get_weights()
+        dense.set_weights([2 * kernel, bias + 1])
+        np.testing.assert_array_equal(session.run(dense.kernel), 2 * kernel)
+        np.testing.assert_array_equal(session.run(dense.bias), [1, 1])
+        with pytest.raises(ValueError, match=r"shapes \[\(2,\)\]: the variables have .*\(3, 2\)"):
+            dense.set_weights([bias])
+
+
 def test_eager_execution_is_refused_by_one_sentence():
     with pytest.raises(ValueError, match=r"need a graph: call tf\.compat\.v1\.disable_v2_behavior"):
         layers.dense(tf.constant(ROWS), 2)
@@ -209,6 +246,7 @@ WRONG = [
     (lambda: layers.Dense(2).scope_name, ValueError, "no scope_name before"),
     (lambda: layers.Dense(2).count_params(), ValueError, "before the layer was built"),
     (lambda: layers.Dense(2).input_shape, AttributeError, "was never called"),
+    (lambda: layers.Dense(2).get_weights(), ValueError, "get_weights of .* needs a session"),
     (lambda: is_none(ROWS), ValueError, "call returned None"),
 ]
 

@@ -97,6 +97,9 @@ def test_program_prints_what_it_printed_and_fails_in_its_own_line(tmp_path, run_
 
 SIGNS = {
     "for i in xrange(3): pass": "xrange in line 1",
+    "x = [long(1)]": "long in line 1",
+    "x = sorted([1], key=intern)": "intern in line 1",
+    "def cmp(a, b): pass\nlong = int\nx = cmp(long(1), 2)": None,
     "import os\nimport cPickle": "cPickle in line 2",
     "try:\n    xrange\nexcept NameError:\n    xrange = range\nxrange(3)": None,
     "from six.moves import xrange\nxrange(3)": None,
