@@ -3,7 +3,7 @@
 LIGHT = [
     "benchmarks.kfac_step.__main__",
     "benchmarks.scaling.__main__",
-    "benchmarks.scaling.cluster_points",
+    "benchmarks.scaling",
     "benchmarks.time_to_loss.__main__",
     "replicate",
     "replicate.addresses",
