@@ -32,11 +32,15 @@ from kfac.arguments import check_choice
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.loss_table import LossEntry, RegisteredLosses
-from kfac.sampling import random_signs, stateless_seed
+from kfac.sampling import random_signs
 
 v1 = tf.compat.v1
 
 FISHER, EMPIRICAL_FISHER, GGN = "Fisher", "Empirical_Fisher", "GGN"
+
+
+COLUMNS = 16
+"""Columns of B that are computed together, at most: they are all in memory at once."""
 
 
 class Signal(NamedTuple):
@@ -70,7 +74,7 @@ def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
         parts = []
         for entry in losses.losses_by_name.values():
             products = [
-                _signs_product(ggn, loss, stateless_seed(f"{entry.seed}/{tower}", step))
+                _signs_product(ggn, loss, entry.tower_seed(tower, step))
                 for tower, loss in enumerate(entry.towers)
             ]
             parts.append(_from_inputs(entry, products))
@@ -94,21 +98,25 @@ def _exact(ggn: bool) -> Callable[..., list[Signal]]:
 
     def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         del step
-        return [
-            _from_inputs(entry, [_column(ggn, loss, index) for loss in entry.towers])
-            for name, entry in losses.losses_by_name.items()
-            for index in np.ndindex(_columns_shape(ggn, name, entry))
-        ]
+        signals = []
+        for name, entry in losses.losses_by_name.items():
+            indices = list(np.ndindex(_columns_shape(ggn, name, entry)))
+            for first in range(0, len(indices), COLUMNS):
+                some = indices[first : first + COLUMNS]
+                columns = [_columns(ggn, loss, some) for loss in entry.towers]
+                signals += [_from_inputs(entry, of_k) for of_k in zip(*columns, strict=True)]
+        return signals
 
     return make
 
 
-def _column(ggn: bool, loss: LossFunction, index: Sequence[int]) -> Sequence[Tensor]:
-    """Returns B e_k, by input of the loss."""
+def _columns(ggn: bool, loss: LossFunction, indices: Sequence[Sequence[int]]) -> list[list[Tensor]]:
+    """Returns B e_k for several k, each by input of the loss."""
     with v1.device(loss.device):
-        if ggn:
-            return tf.nest.flatten(loss.multiply_ggn_factor_replicated_one_hot(index))
-        return tf.nest.flatten(loss.multiply_fisher_factor_replicated_one_hot(index))
+        multiply = (
+            loss.multiply_ggn_factor_one_hots if ggn else loss.multiply_fisher_factor_one_hots
+        )
+        return [tf.nest.flatten(column) for column in multiply(indices)]
 
 
 def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:

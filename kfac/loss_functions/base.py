@@ -19,6 +19,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
@@ -77,6 +78,11 @@ class LossFunction(abc.ABC):
     def targets(self) -> Tensor | None:
         """The observed targets, or None."""
         return self._targets
+
+    @property
+    def weights(self) -> Tensor | None:
+        """The weights of examples, or None."""
+        return self._weights
 
     @property
     def params(self) -> Inputs:
@@ -202,7 +208,7 @@ class LossFunction(abc.ABC):
 
     @abc.abstractmethod
     def _factor_product(self, vector: Tensor) -> Inputs:
-        """Returns B z for each example."""
+        """Returns B z for each example; z may have one more axis in front, of several vectors."""
 
     @abc.abstractmethod
     def _factor_transpose_product(self, vector: Inputs) -> Tensor:
@@ -229,18 +235,44 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The inner shape has no static size there, or has another rank.
         """
+        return self.multiply_fisher_factor_one_hots([index])[0]
+
+    def multiply_fisher_factor_one_hots(self, indices: Sequence[Sequence[int]]) -> list[Inputs]:
+        """Returns √w·B e for each of several unit vectors e, all computed together.
+
+        Args:
+          indices: Positions of their ones, each as in `multiply_fisher_factor_replicated_one_hot`.
+
+        Raises:
+          ValueError: An index has another length, or the inner shape no static size.
+        """
         sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
-        if len(index) != len(sizes) or None in sizes:
+        wrong = [index for index in indices if len(index) != len(sizes)]
+        if wrong or None in sizes:
             raise ValueError(
-                f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
-                f"{self.name!r}: vectors of an example have shape {sizes}. The index must have as "
-                "many entries, and the shape must be static: set it with set_shape."
+                f"Cannot multiply the unit vector {tuple((wrong or indices)[0])} by the factor of "
+                f"loss {self.name!r}: vectors of an example have shape {sizes}. The index must "
+                "have as many entries, and the shape must be static: set it with set_shape."
             )
+        for index, (size, position) in (
+            (i, p) for i in indices for p in zip(sizes, i, strict=True)
+        ):
+            if not 0 <= position < size:
+                raise ValueError(
+                    f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
+                    f"{self.name!r}: vectors of an example have shape {sizes}. Positions count "
+                    "from 0."
+                )
+        ones = np.zeros([len(indices), 1, *sizes])
+        for number, index in enumerate(indices):
+            ones[(number, 0, *index)] = 1
         examples = self.fisher_factor_inner_shape[:1]
-        unit = tf.ones(tf.concat([examples, [1] * len(sizes)], axis=0), self.dtype)
-        for axis, (size, position) in enumerate(zip(sizes, index, strict=True), start=1):
-            unit = insert_slice_in_zeros(unit, axis, size, position)
-        return self.multiply_fisher_factor(unit)
+        shape = tf.concat([[len(indices)], examples, sizes], axis=0)
+        units = tf.broadcast_to(tf.constant(ones, self.dtype), shape)
+        products = self.multiply_fisher_factor(units)
+        parts = [tf.unstack(part, len(indices)) for part in tf.nest.flatten(products)]
+        columns = zip(*parts, strict=True)
+        return [tf.nest.pack_sequence_as(self.inputs, list(column)) for column in columns]
 
     @property
     def fisher_factor_inner_shape(self) -> Tensor:
@@ -285,6 +317,11 @@ class LossFunction(abc.ABC):
         """Returns √w·B e with B Bᵀ = H; see `multiply_fisher_factor_replicated_one_hot`."""
         self._check_ggn()
         return self.multiply_fisher_factor_replicated_one_hot(index)
+
+    def multiply_ggn_factor_one_hots(self, indices: Sequence[Sequence[int]]) -> list[Inputs]:
+        """Returns √w·B e with B Bᵀ = H for several e; see `multiply_fisher_factor_one_hots`."""
+        self._check_ggn()
+        return self.multiply_fisher_factor_one_hots(indices)
 
     @property
     def ggn_factor_inner_shape(self) -> Tensor:
