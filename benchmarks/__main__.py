@@ -50,15 +50,13 @@ class Outcome(NamedTuple):
 PLANS: Mapping[str, Plan] = {
     "tower_step": Plan("tower_step", 15, ("--rounds=9",), (JSON, PICTURE)),
     "estimator_overhead": Plan("estimator_overhead", 6, ("--repeats=5",), on_tf215=True),
-    "kfac_step": Plan("kfac_step", 6),
+    "kfac_step": Plan("kfac_step", 26, ("--rival=tensorflow-kfac",)),
     "canned_kfac": Plan("canned_kfac", 10),
     "keras_fit": Plan("keras_fit", 10),
     "adaptive_kfac": Plan("adaptive_kfac", 15),
     "kfac_step_1024": Plan(
         "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")
     ),
-    "rival_step": Plan("rival_step", 20),
-    "rival_memory": Plan("rival_memory", 10),
     "time_to_loss": Plan(
         "time_to_loss",
         30,
@@ -69,11 +67,10 @@ PLANS: Mapping[str, Plan] = {
         "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
     ),
     "start": Plan("start", 30, ("--network=resnet20", "--rival=tensorflow-kfac")),
-    "memory": Plan("memory", 10, ("--repeats=1",)),
+    "memory": Plan("memory", 25, ("--repeats=1", "--rival=tensorflow-kfac")),
     "checkpoint_time": Plan("checkpoint_time", 15),
     "device_traffic": Plan("device_traffic", 10),
-    "cluster_points": Plan("scaling.cluster_points", 45),
-    "all_reduce_points": Plan("scaling.all_reduce_points", 45),
+    "scaling": Plan("scaling", 90),
 }
 """Plans by name, in the order in which they run."""
 

@@ -229,17 +229,6 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def peaks_of(train: Callable[[], object]) -> dict[str, int]:
-    """Trains in this process; returns its peak bytes, "alone" before and "peak" afterwards.
-
-    A process begins with the peak of its parent, so the parent must not have trained before.
-    """
-    run_constant()
-    alone = peak_bytes()
-    train()
-    return {"alone": alone, "peak": peak_bytes()}
-
-
 def write_record(path: str, measured: Any) -> None:
     """Writes measurements as JSON, with the date, load, processor and package versions."""
     text = json.dumps({**_circumstances(), "measured": measured}, indent=1)

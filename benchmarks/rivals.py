@@ -7,7 +7,6 @@ tensorflow/kfac 0.2.4 on TensorFlow 2.15, and all other modules are those of thi
 import pathlib
 import runpy
 import sys
-from collections.abc import Sequence
 
 from absl import flags
 
@@ -61,11 +60,10 @@ def is_here() -> bool:
     return not hasattr(kfac, "graph_layer_collection")
 
 
-def define_flags(chosen: Sequence[str] | None = None) -> None:
-    """Defines --environments and, if its default is given, --rival."""
+def define_flags() -> None:
+    """Defines --environments and --rival, by default none."""
     flags.DEFINE_string("environments", str(FOLDER), "Folder of the rival's environment.")
-    if chosen is not None:
-        flags.DEFINE_multi_enum("rival", chosen, [NAME], "Another K-FAC to compare with.")
+    flags.DEFINE_multi_enum("rival", [], [NAME], "Another K-FAC to compare with.")
 
 
 def _run() -> None:

@@ -6,7 +6,7 @@ The last ones are of the process that hands out the tests.
 LIGHT = [
     "benchmarks.kfac_step.__main__",
     "benchmarks.scaling.__main__",
-    "benchmarks.scaling.cluster_points",
+    "benchmarks.scaling",
     "benchmarks.time_to_loss.__main__",
     "replicate",
     "replicate.addresses",

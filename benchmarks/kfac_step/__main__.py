@@ -1,7 +1,8 @@
 """Time of a K-FAC step, compared with a momentum SGD step on the same model.
 
 Both train in one process, in short alternating blocks, so that other load slows both. More lines
-compare the floating-point operations that were executed.
+compare the floating-point operations that were executed. With --rival, tensorflow/kfac is compared
+with momentum SGD in its own TensorFlow.
 
     python -m benchmarks.kfac_step --model=convnet --batch_size=1024 --repeats=7
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from absl import flags
 
-from benchmarks import harness
+from benchmarks import harness, rivals
 from benchmarks.kfac_step import MODELS
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ def measure(programs: "Mapping[str, Program]") -> Times:
 
     warm_up = 2 * step_programs.INVERT_EVERY
     return harness.take_turns(programs, FLAGS.repeats, FLAGS.block, warm_up)
+
+
+def measure_rivals() -> dict[str, Times]:
+    """Times both optimizers with each chosen rival; returns the times by model and rival."""
+    options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "repeats", "block")]
+    found = {}
+    for rival in FLAGS.rival:
+        python = rivals.install(FLAGS.environments)
+        for model in FLAGS.model:
+            command = rivals.command(python, "kfac_step", "--here", f"--model={model}", *options)
+            name = f"{model}, {rival}"
+            found[name] = harness.read_json(command, f"time {name}", FLAGS.seconds)
+    return found
 
 
 def time_lines(found: Mapping[str, Times]) -> Iterator[str]:
@@ -88,6 +102,7 @@ def main(_: Sequence[str]) -> None:
         operations[model] = {
             name: program.executed_operations() for name, program in programs.items()
         }
+    times |= measure_rivals()
     print("\n".join([*time_lines(times), *map(operation_line, operations, operations.values())]))
     if FLAGS.profile:
         for model in FLAGS.model:
@@ -95,18 +110,20 @@ def main(_: Sequence[str]) -> None:
     harness.save({"seconds": times, "operations": operations})
 
 
-def define_flags(repeats: int = 7) -> None:
+def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "Model to train; may be repeated.")
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
-    flags.DEFINE_integer("repeats", repeats, "Pairs of blocks to time.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 7, "Pairs of blocks to time.", lower_bound=1)
     flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
+    flags.DEFINE_enum("momentum_type", "regular", ["regular", "adam"], "Momentum type of K-FAC.")
+    flags.DEFINE_bool("profile", False, "Also show the time of a step by op type.")
+    flags.DEFINE_bool("here", False, "Print the seconds of one model as JSON.")
+    flags.DEFINE_float("seconds", 200, "Time limit of the rival for a model.")
+    rivals.define_flags()
+    harness.define_flags()
 
 
 if __name__ == "__main__":
     define_flags()
-    flags.DEFINE_enum("momentum_type", "regular", ["regular", "adam"], "Momentum type of K-FAC.")
-    flags.DEFINE_bool("profile", False, "Also show the time of a step by op type.")
-    flags.DEFINE_bool("here", False, "Print the seconds of one model as JSON.")
-    harness.define_flags()
     harness.run(main)

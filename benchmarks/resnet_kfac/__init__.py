@@ -1,4 +1,4 @@
-"""Benchmark of K-FAC on residual networks: time of a step, and memory. Run it with `python -m`."""
+"""Benchmark of K-FAC on residual networks: time of a step. Run it with `python -m`."""
 
 NETWORK_NAMES = ("resnet20", "resnet56", "resnet50")
 OPTIMIZERS = ("momentum", "K-FAC")

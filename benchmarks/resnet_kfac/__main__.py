@@ -1,12 +1,11 @@
-"""K-FAC on residual networks, compared with momentum SGD: time of a step, and memory.
+"""Time of a step of K-FAC on residual networks, compared with momentum SGD.
 
 Both optimizers train in one process, in short alternating blocks, so that other load slows both.
-For the memory each has a process of its own.
+Their memory is a question for `benchmarks.memory`.
 
     python -m benchmarks.resnet_kfac --network=resnet20 --steps=100
 """
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -23,15 +22,9 @@ FLAGS = flags.FLAGS
 
 
 class Measurement(NamedTuple):
-    """Times and memory of both optimizers on a network.
-
-    Attributes:
-      seconds: Seconds of each step after the first blocks, by optimizer.
-      peaks: Peak bytes beyond TensorFlow's own, by optimizer; empty if not measured.
-    """
+    """Seconds of each step on a network after the first blocks, by optimizer."""
 
     seconds: Mapping[str, Sequence[float]]
-    peaks: Mapping[str, int]
 
     @property
     def ratios(self) -> list[float]:
@@ -69,58 +62,19 @@ def step_seconds(network: str) -> dict[str, list[float]]:
     return seconds
 
 
-def peak_here(network: str, optimizer: str) -> dict[str, int]:
-    """Trains in this process; returns its peak bytes with and without the training."""
-
-    def train() -> None:
-        from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
-
-        program = step_times.Program(network, optimizer, FLAGS.batch_size, FLAGS.curvature_share)
-        program.seconds(BLOCK + 1)
-
-    return harness.peaks_of(train)
-
-
-def peaks_elsewhere(network: str) -> dict[str, int]:
-    """Returns the peak bytes beyond TensorFlow's own, by optimizer.
-
-    Call it before this process trains anything: a process begins with the peak of its parent.
-    """
-    peaks = {}
-    for optimizer in OPTIMIZERS:
-        options = [
-            f"--network={network}",
-            f"--here={optimizer}",
-            f"--batch_size={FLAGS.batch_size}",
-            f"--curvature_share={FLAGS.curvature_share}",
-        ]
-        command = harness.command("resnet_kfac", *options)
-        found = harness.read_json(command, f"find the peak of {optimizer} on {network}")
-        peaks[optimizer] = found["peak"] - found["alone"]
-    return peaks
-
-
 def lines(measurements: Mapping[str, Measurement]) -> Iterator[str]:
     """Yields the lines of a table, times as "median [smallest, largest]"."""
     yield (
         f"{'network':<10}{'momentum ms':>24}{'K-FAC ms':>24}{'ratio':>20}"
-        f"{'slowest / median step':>40}{'MB':>14}{'ratio':>7}"
+        f"{'slowest / median step':>40}"
     )
     for network, found in measurements.items():
         times = [[1e3 * t for t in _block_means(found.seconds[name])] for name in OPTIMIZERS]
         slowest = ", ".join(f"{value:.2f} {kind}" for kind, value in found.slowest.items())
         yield (
             f"{network:<10}{harness.spread(times[0], 0):>24}{harness.spread(times[1], 0):>24}"
-            f"{harness.spread(found.ratios, 2):>20}{slowest:>40}{_memory(found.peaks)}"
+            f"{harness.spread(found.ratios, 2):>20}{slowest:>40}"
         )
-
-
-def _memory(peaks: Mapping[str, int]) -> str:
-    if not peaks:
-        return ""
-    momentum, kfac = (peaks[name] for name in OPTIMIZERS)
-    shown = f"{momentum / 1e6:.0f}, {kfac / 1e6:.0f}"
-    return f"{shown:>14}{kfac / momentum:>7.2f}"
 
 
 def _block_means(seconds: Sequence[float]) -> list[float]:
@@ -129,12 +83,8 @@ def _block_means(seconds: Sequence[float]) -> list[float]:
 
 
 def main(_: Sequence[str]) -> None:
-    """Measures the chosen networks, then prints, saves and draws the results."""
-    if FLAGS.here:
-        print(json.dumps(peak_here(FLAGS.network[0], FLAGS.here)))
-        return
-    peaks = {name: peaks_elsewhere(name) if FLAGS.memory else {} for name in FLAGS.network}
-    measurements = {name: Measurement(step_seconds(name), peaks[name]) for name in FLAGS.network}
+    """Measures the chosen networks, then prints and saves the results."""
+    measurements = {name: Measurement(step_seconds(name)) for name in FLAGS.network}
     print("\n".join(lines(measurements)))
     harness.save({network: found._asdict() for network, found in measurements.items()})
 
@@ -149,8 +99,6 @@ def define_flags() -> None:
         "curvature_share", 1.0, "Share of the examples in K-FAC's averages, above 0.", 0.001, 1.0
     )
     flags.DEFINE_integer("steps", 100, "Timed steps of each optimizer, a multiple of 10.", 10)
-    flags.DEFINE_bool("memory", True, "Also measure memory, in processes of their own.")
-    flags.DEFINE_enum("here", None, OPTIMIZERS, "Print the peak of one optimizer as JSON.")
     harness.define_flags()
 
 

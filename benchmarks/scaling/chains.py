@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import kfac
 
 RATE = 1e-6
+KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
+"""K-FAC on a cluster: the strategies of `kfac.WorkerRole`."""
+INTERVAL = 10
+"""Steps between two averagings, or between two inverses of K-FAC, and in a block."""
 
 
 class Shape(NamedTuple):

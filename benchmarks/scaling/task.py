@@ -1,4 +1,4 @@
-"""Process that `benchmarks.scaling.points` starts: trains until the chief has measured its steps.
+"""Process that `benchmarks.scaling` starts: trains until the chief has measured its steps.
 
 python -m benchmarks.scaling.task MODE LAYERS WIDTH BATCH WORKERS STEPS MODEL_DIR
 
@@ -18,8 +18,15 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from benchmarks.scaling.chains import RATE, Shape, batch_of, initial_weights, loss_of
-from benchmarks.scaling.points import INTERVAL, KFAC_MODES
+from benchmarks.scaling.chains import (
+    INTERVAL,
+    KFAC_MODES,
+    RATE,
+    Shape,
+    batch_of,
+    initial_weights,
+    loss_of,
+)
 
 v1 = tf.compat.v1
 

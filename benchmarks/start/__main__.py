@@ -169,7 +169,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("repeats", 3, "Starts of each case.", lower_bound=1)
     flags.DEFINE_bool("here", False, "Print the record of one case as JSON.")
-    rivals.define_flags([])
+    rivals.define_flags()
     harness.define_flags()
 
 

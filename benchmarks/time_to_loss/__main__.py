@@ -123,7 +123,7 @@ def drawn(name: str, results: Mapping[str, loss_race.Result]) -> dict[str, loss_
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    rivals.define_flags([])
+    rivals.define_flags()
     problems, optimizers = race_settings.MODELS, list(SETTINGS)
     usual = [name for name in SETTINGS if name != GROWING]
     flags.DEFINE_multi_enum("problem", list(problems), problems, "Problem; may be repeated.")

@@ -39,19 +39,19 @@ class LinearOperator(abc.ABC):
 class DenseOperator(LinearOperator):
     """A matrix M [n, n] with all its entries."""
 
-    _matrix: Tensor
+    matrix: Tensor
 
     def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns M X, or Mᵀ X, of X [n, m]."""
-        return tf.matmul(self._matrix, matrix, transpose_a=transpose)
+        return tf.matmul(self.matrix, matrix, transpose_a=transpose)
 
     def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns X M, or X Mᵀ, of X [m, n]."""
-        return tf.matmul(matrix, self._matrix, transpose_b=transpose)
+        return tf.matmul(matrix, self.matrix, transpose_b=transpose)
 
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
-        return self._matrix
+        return self.matrix
 
 
 @typing.final
@@ -59,30 +59,30 @@ class DenseOperator(LinearOperator):
 class DiagonalOperator(LinearOperator):
     """A diagonal matrix of a diagonal [n]."""
 
-    _diagonal: Tensor
+    diagonal: Tensor
 
     def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns M X of X [n, m]; Mᵀ is M."""
         del transpose
-        return self._diagonal[:, tf.newaxis] * matrix
+        return self.diagonal[:, tf.newaxis] * matrix
 
     def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns X M of X [m, n]; Mᵀ is M."""
         del transpose
-        return matrix * self._diagonal
+        return matrix * self.diagonal
 
     def times(self, vector: Tensor, transpose: bool = False) -> Tensor:
         """Returns M x of x [n]; Mᵀ is M."""
         del transpose
-        return self._diagonal * vector
+        return self.diagonal * vector
 
     def take(self, indices: Tensor) -> "DiagonalOperator":
         """Returns the diagonal matrix of the entries at `indices` [k]."""
-        return DiagonalOperator(tf.gather(self._diagonal, indices))
+        return DiagonalOperator(tf.gather(self.diagonal, indices))
 
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
-        return tf.linalg.diag(self._diagonal)
+        return tf.linalg.diag(self.diagonal)
 
 
 def damped_diagonal_power(value: Tensor, damping: Tensor, exponent: float, dtype: DType) -> Tensor:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
-from kfac.linalg.tensor_ops import static_size
 
 
 class ConvGeometry(NamedTuple):
@@ -78,8 +77,7 @@ def spatial_entries(
 def spatial_sizes(images: Tensor, geometry: ConvGeometry) -> list[Scalar]:
     """Returns the size of images in each spatial dimension: an int, or a Tensor if not static."""
     first = 2 if geometry.channels_first else 1
-    axes = range(first, first + geometry.rank)
-    static = [static_size(images, axis) for axis in axes]
+    static = images.shape.as_list()[first : first + geometry.rank]
     if None not in static:
         return static
     dynamic = tf.unstack(tf.shape(images)[first : first + geometry.rank])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import checkpoint_time, harness, memory, rival_memory, rivals
+from benchmarks import checkpoint_time, harness, memory, rivals
 from benchmarks.kfac_step import __main__ as kfac_step
 from benchmarks.tower_step import __main__ as tower_step
 
@@ -23,8 +23,8 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
     for lines, last in (
         (memory.lines(PEAKS), "MLP, 2 towers 530 [525, 535] 30 [25, 35] 1.50"),
         (
-            rival_memory.lines({"convnet": {"ours": [10**7], "tensorflow-kfac": [4 * 10**7]}}),
-            "convnet 10 [10, 10] 40 [40, 40] 0.25",
+            memory.rival_lines(PEAKS, {**PEAKS, "MLP": {"2 towers": [620_000_000]}}, "rival"),
+            "MLP, 2 towers 30 [25, 35] 120 [120, 120] 0.25",
         ),
         (
             kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}),
@@ -71,15 +71,15 @@ def test_benchmarks_accept_their_planned_options(tmp_path, run_command):
     run_command("-c", CHECK_OPTIONS, json.dumps([command[2:] for command in commands]))
 
 
-def test_memory_of_rivals_is_that_beyond_tensorflow(monkeypatch):
-    options = SimpleNamespace(model=["convnet"], environments="", repeats=2, steps=1)
-    peaks = iter([100, 200, *range(301, 309)])
-    monkeypatch.setattr(rival_memory, "FLAGS", options)
+def test_memory_of_rivals_is_measured_in_turn(monkeypatch):
+    options = SimpleNamespace(environments="", repeats=2, steps=1, curvature_share=1.0)
+    peaks = iter(range(301, 309))
+    monkeypatch.setattr(memory, "FLAGS", options)
     monkeypatch.setattr(rivals, "install", lambda *_: "python")
     monkeypatch.setattr(harness, "read_json", lambda *_: next(peaks))
-    assert rival_memory.measure() == {
-        "convnet, momentum": {"ours": [201, 203], "tensorflow-kfac": [102, 104]},
-        "convnet, K-FAC": {"ours": [205, 207], "tensorflow-kfac": [106, 108]},
+    assert memory.measure(["K-FAC, ConvNet"], rivals.NAME) == {
+        memory.ALONE: {memory.ALONE: [301, 304]},
+        "K-FAC, ConvNet": {"momentum": [302, 305], "K-FAC": [303, 306]},
     }
 
 

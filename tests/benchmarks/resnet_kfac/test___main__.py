@@ -12,7 +12,7 @@ def measurement():
     momentum = [0.1] * benchmark.BLOCK
     kfac = [0.29, *[0.19] * (benchmark.BLOCK - 1)]
     times = {"momentum": momentum * 2, "K-FAC": [*kfac, *(2 * t for t in kfac)]}
-    return benchmark.Measurement(times, {"momentum": 2_000_000, "K-FAC": 5_000_000})
+    return benchmark.Measurement(times)
 
 
 def test_ratios_compare_blocks_and_the_slowest_steps_with_the_median():
@@ -23,7 +23,6 @@ def test_ratios_compare_blocks_and_the_slowest_steps_with_the_median():
     _, line = benchmark.lines({"resnet20": measurement()})
     assert line.split()[0] == "resnet20"
     assert "3.00 [2.00, 4.00]" in line
-    assert line.endswith("2, 5   2.50")
 
 
 def test_resnet_20_has_the_weights_of_the_paper(graph):

@@ -5,7 +5,7 @@ import types
 import pytest
 
 from benchmarks import harness
-from benchmarks.scaling import points
+from benchmarks.scaling import __main__ as points
 from benchmarks.scaling.chains import SHAPES
 
 FIRST = SHAPES[0]
