@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,13 @@ def own_log(caplog):
     """`caplog` without what TensorFlow says of an earlier test's objects when it collects them."""
     with caplog.filtering(lambda record: record.filename != "tf_should_use.py"):
         yield caplog
+
+
+@pytest.fixture(scope="session")
+def needs_git():
+    """Skips a test on a machine without git."""
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
 
 
 @pytest.fixture(scope="session")

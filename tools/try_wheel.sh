@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the first program of README.md and those of docs/howto in an empty environment that has a
+# Runs the programs of README.md and of docs/howto in an empty environment that has a
 # wheel and what the wheel and its extra `cpu` declare to need, in the versions of .venv, and nothing
 # else. Called by `make build`. Without --all it leaves out the slowest programs and those that need
 # more extras.
@@ -19,8 +19,8 @@ root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-awk '/^```python$/ {inside = 1; next} inside && /^```$/ {exit} inside' "$root/README.md" \
-    >"$scratch/program.py"
+awk -v start="$scratch/program" '/^```python$/ {inside = start (++count) ".py"; next}
+    /^```$/ {inside = ""} inside {print > inside}' "$root/README.md"
 "$root/.venv/bin/python" "$root/tools/howto_programs.py" "$scratch/howto"
 
 "$root/.venv/bin/python" -m venv "$scratch/venv"
@@ -28,13 +28,15 @@ awk '/^```python$/ {inside = 1; next} inside && /^```$/ {exit} inside' "$root/RE
 "$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check --no-index --no-deps "$wheel"
 "$scratch/venv/bin/python" -m pip check
 cd "$scratch"
-venv/bin/python program.py 2>log || {
-    cat log
-    echo "try_wheel: README's program failed with $(basename "$wheel")"
-    exit 1
-}
+for program in program*.py; do
+    venv/bin/python "$program" >log 2>&1 || {
+        cat log
+        echo "try_wheel: README's $program failed with $(basename "$wheel")"
+        exit 1
+    }
+done
 [[ -e runs/readme/checkpoint ]] || {
-    echo "try_wheel: README's program left no checkpoint in runs/readme"
+    echo "try_wheel: README's programs left no checkpoint in runs/readme"
     exit 1
 }
 venv/bin/python "$root/tools/try_programs.py" howto --except="$left_out" 2>log || {
@@ -42,4 +44,4 @@ venv/bin/python "$root/tools/try_programs.py" howto --except="$left_out" 2>log |
     echo "try_wheel: a program of docs/howto failed with $(basename "$wheel")"
     exit 1
 }
-echo "try_wheel: README's program and those of docs/howto ran with $(basename "$wheel")"
+echo "try_wheel: README's programs and those of docs/howto ran with $(basename "$wheel")"
