@@ -25,7 +25,7 @@ TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
 	$(addprefix tests/replicate/,batch_norm canned/test_optimizers.py export graph_ops \
 		keras_model saved tower variables) \
 	$(wildcard tests/replicate/compat/test_*.py tests/replicate/compat/contrib/test_*.py) \
-	$(addprefix tests/replicate/compat/,layers lost \
+	$(addprefix tests/replicate/compat/,layers old_tensorflow \
 		$(addprefix contrib/,framework graph_editor layers learn repaired_slim training)) \
 	$(addprefix tests/replicate/estimator/,checkpoints $(patsubst %,test_%.py, \
 		estimator evaluating exporting keras_names session training warm_start)) \
