@@ -16,16 +16,21 @@ READY_DOCS := .venv-docs/.ready-docs
 # Lines of the chaos run that are shown: faults, rows of the table, errors and the summary.
 RELIABILITY_LINES := ^(chaos +\||\| |E  |FAILED|ERROR|=)
 # What the version of TensorFlow decides: tf.estimator beside ours, public names and old programs,
-# Keras 2, checkpoints and exports, variables and devices, graphs that are searched. Our formulas,
-# processes, texts and reports are tested on one TensorFlow only; for the names and arguments of
-# TensorFlow that they use there is tests/test_used_names.py.
+# Keras 2, checkpoints and exports, variables and devices, graphs that are searched. Our formulas
+# (those of cells, decoders and optimizers, too), processes, texts and reports are tested on one
+# TensorFlow only; for the names and arguments of TensorFlow that they use there is
+# tests/test_used_names.py.
 TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
-	$(wildcard tests/replicate/test_*.py) \
-	$(addprefix tests/replicate/,batch_norm canned/test_optimizers.py compat export graph_ops \
+	$(filter-out %/test_addresses.py %/test_onednn.py,$(wildcard tests/replicate/test_*.py)) \
+	$(addprefix tests/replicate/,batch_norm canned/test_optimizers.py export graph_ops \
 		keras_model saved tower variables) \
+	$(wildcard tests/replicate/compat/test_*.py tests/replicate/compat/contrib/test_*.py) \
+	$(addprefix tests/replicate/compat/,layers old_tensorflow \
+		$(addprefix contrib/,framework graph_editor layers learn repaired_slim training)) \
 	$(addprefix tests/replicate/estimator/,checkpoints $(patsubst %,test_%.py, \
 		estimator evaluating exporting keras_names session training warm_start)) \
-	$(addprefix tests/kfac/,graph_search keras registration old_programs test_optimizer.py)
+	$(addprefix tests/kfac/,graph_search keras/test_equality.py registration old_programs \
+		test_optimizer.py)
 # What the next version of TensorFlow, and of Keras, has decided before: names, variables and
 # devices, input pipelines, graphs that are searched.
 TESTS_PRE := tests/test_used_names.py \

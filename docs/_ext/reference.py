@@ -31,6 +31,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 CLASSES = PAGES / "api"  # Their pages; git ignores them.
+OF_SOURCES: dict[int, str] = {}  # Navigation of pages of source files, by the depth of the folder.
 CLASS_PAGE = """{title}
 {line}
 
@@ -204,10 +205,24 @@ def add_anchors_of_members(app: Sphinx, document: nodes.document, page: str) -> 
 def shorten_navigation(
     app: Sphinx, page: str, template: str, context: dict[str, Any], document: nodes.document | None
 ) -> None:
-    """Leaves the classes out of the navigation of pages outside of the reference."""
+    """Leaves the classes out of the navigation of pages outside of the reference.
+
+    Pages of source files are no part of it: it is the same for all that are in folders of one
+    depth, and takes longer than the rest of such a page.
+    """
     full = context.get("toctree")
-    if full and not page.startswith("reference/"):
-        context["toctree"] = lambda **options: full(**{**options, "maxdepth": 2})
+    if not full or page.startswith("reference/"):
+        return
+
+    def short(**options: Any) -> str:
+        if not page.startswith("source/"):
+            return full(**{**options, "maxdepth": 2})
+        depth = page.count("/")
+        if depth not in OF_SOURCES:
+            OF_SOURCES[depth] = full(**{**options, "maxdepth": 2})
+        return OF_SOURCES[depth]
+
+    context["toctree"] = short
 
 
 def skips(app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:

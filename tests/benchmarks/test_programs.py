@@ -83,7 +83,8 @@ def test_memory_of_rivals_is_measured_in_turn(monkeypatch):
     }
 
 
-SLOW_PROGRAMS = {
+PROGRAMS = {
+    "canned_kfac": ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"],
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
     "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
@@ -95,13 +96,8 @@ SLOW_PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("canned_kfac", ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"]),
-        *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW_PROGRAMS.items()),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), PROGRAMS.items())
 def test_program_measures_and_draws(name, options, run_command, tmp_path):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
     draws = name in ("time_to_loss", "tower_step")

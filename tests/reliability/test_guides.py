@@ -106,6 +106,13 @@ def test_keras_survives_the_kill_of_a_worker(launch, journal):
 
 
 LAUNCH = "--workers=2 {} --evaluator --restart=20 -- python train.py"
+SOME = [
+    ("begun", "worker 0", "worker 0"),
+    ("building", "chief 0", "ps 0"),
+    ("step 40", "chief 0", "chief 0"),
+    ("saving 150", "chief 0", "ps 0"),
+    ("evaluating", "evaluator 0", "evaluator 0"),
+]
 PLACES = [
     ("building", "worker 0", "worker 0"),
     ("building", "chief 0", "chief 0"),
@@ -125,9 +132,12 @@ OF_SERVER = [(place, "chief 0", "ps 0") for place in ("building", "step 60", "sa
 @pytest.mark.parametrize(
     ("guide", "flag", "places"),
     [
-        ("all_reduce.md", "--all_reduce", PLACES),
-        ("parameter_servers.md", "--ps=1", [*OF_SERVER, *PLACES]),
-        (
+        ("parameter_servers.md", "--ps=1", SOME),
+        pytest.param(
+            "parameter_servers.md", "--ps=1", [*OF_SERVER, *PLACES], marks=pytest.mark.slow
+        ),
+        pytest.param("all_reduce.md", "--all_reduce", PLACES, marks=pytest.mark.slow),
+        pytest.param(
             "model_average.md",
             "--ps=1",
             [
@@ -135,6 +145,7 @@ OF_SERVER = [(place, "chief 0", "ps 0") for place in ("building", "step 60", "sa
                 ("step 4", "chief 0", "chief 0"),
                 ("step 6", "chief 0", "ps 0"),
             ],
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -161,7 +172,9 @@ def line_of_slurm():
 
 @pytest.mark.broad
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("line", [line_of_a_local_cluster, line_of_slurm])
+@pytest.mark.parametrize(
+    "line", [line_of_a_local_cluster, pytest.param(line_of_slurm, marks=pytest.mark.slow)]
+)
 def test_examples_survive_the_kill_of_a_worker(launch, journal, line):
     kills = Kills(("step 30", "chief 0", "worker 0"))
     assert launch("all_reduce.md", kills, f"--restart {line()}") == 0

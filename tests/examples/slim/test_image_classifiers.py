@@ -130,7 +130,7 @@ def test_goes_on_from_its_checkpoint_and_tunes_another(trained, run_program, tmp
     assert config_of(tmp_path, "config-2.json")["flags"]["momentum"] == 0.9
 
 
-@pytest.mark.broad
+@pytest.mark.slow
 def test_stopped_job_saves_and_a_damaged_checkpoint_is_skipped(start_python, run_program, tmp_path):
     module = "examples.slim.train_image_classifier"
     program = f"import runpy\nrunpy.run_module('{module}', run_name='__main__', alter_sys=True)"

@@ -74,7 +74,7 @@ def model(
             },
             marks=pytest.mark.broad,
         ),
-        pytest.param({"adapts": True}, marks=pytest.mark.broad),
+        pytest.param({"adapts": True}, marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 import kfac
 
+IS_LEGACY = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
+
 
 class Keras(NamedTuple):
     """A Keras and its K-FAC.
@@ -69,24 +71,26 @@ class Keras(NamedTuple):
 
 def _load(name):
     """Returns a Keras, or skips the test where it is not installed."""
-    is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
     if name == "keras":
-        if is_legacy:
+        if IS_LEGACY:
             pytest.skip("tf.keras is not Keras 3 here")
         return Keras(name, importlib.import_module("keras"), kfac.keras.Kfac)
-    if is_legacy:
+    if IS_LEGACY:
         return Keras(name, tf.keras, kfac.keras.Kfac)
     pytest.importorskip("tf_keras")
     return Keras(name, importlib.import_module("tf_keras"), kfac.keras.legacy.Kfac)
 
 
-@pytest.fixture(params=["keras", pytest.param("tf_keras", marks=pytest.mark.broad)])
+KERAS, OTHER = ("tf_keras", "keras") if IS_LEGACY else ("keras", "tf_keras")
+
+
+@pytest.fixture(params=[KERAS, pytest.param(OTHER, marks=pytest.mark.broad)])
 def both(request):
-    """Keras 3; in the broad scope tf_keras, too."""
+    """The Keras of this TensorFlow; in the broad scope tf_keras beside Keras 3, too."""
     return _load(request.param)
 
 
-@pytest.fixture(params=["keras", pytest.param("tf_keras", marks=pytest.mark.slow)])
+@pytest.fixture(params=[KERAS, pytest.param(OTHER, marks=pytest.mark.slow)])
 def either(request):
     """The same, for tests of what hardly depends on the Keras."""
     return _load(request.param)

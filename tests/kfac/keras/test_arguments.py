@@ -189,19 +189,19 @@ def test_compiling_with_an_optimizer_for_graphs_says_so(both):
 # Other variables.
 
 
-def test_unfrozen_layer_needs_a_new_optimizer(both):
-    model, (x, y) = both.dense_model(), both.examples(16)
+def test_unfrozen_layer_needs_a_new_optimizer(either):
+    model, (x, y) = either.dense_model(), either.examples(16)
     model.layers[0].trainable = False
-    model.compile(optimizer=both.Kfac(**NUMBERS), loss=both.cross_entropy())
-    both.fit(model, x, y)
+    model.compile(optimizer=either.Kfac(**NUMBERS), loss=either.cross_entropy())
+    either.fit(model, x, y)
     model.layers[0].trainable = True
-    model.compile(optimizer=model.optimizer, loss=both.cross_entropy())
+    model.compile(optimizer=model.optimizer, loss=either.cross_entropy())
     with pytest.raises(ValueError, match=r"cannot train .*kernel, .*bias: .*Compile with a new op"):
-        both.fit(model, x, y)
+        either.fit(model, x, y)
     before = model.get_weights()[0]
-    new = both.Kfac.from_config(model.optimizer.get_config())
-    model.compile(optimizer=new, loss=both.cross_entropy())
-    both.fit(model, x, y)
+    new = either.Kfac.from_config(model.optimizer.get_config())
+    model.compile(optimizer=new, loss=either.cross_entropy())
+    either.fit(model, x, y)
     assert np.abs(model.get_weights()[0] - before).max() > 1e-3
 
 
@@ -232,8 +232,8 @@ def test_frozen_layer_stays_and_the_rest_goes_on(either):
 
 
 @pytest.mark.broad
-def test_second_model_needs_an_optimizer_of_its_own(both):
-    optimizer = both.Kfac(**NUMBERS)
-    trained(both, optimizer)
+def test_second_model_needs_an_optimizer_of_its_own(either):
+    optimizer = either.Kfac(**NUMBERS)
+    trained(either, optimizer)
     with pytest.raises(ValueError, match="or of another model"):
-        trained(both, optimizer)
+        trained(either, optimizer)

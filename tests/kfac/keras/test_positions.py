@@ -69,20 +69,22 @@ def losses_of(keras, kind):
     return keras.fit(model, tokens, (tokens + np.arange(STEPS) % 2) % 3)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "plain"),
-    [
-        (("lookup",), "plain"),
-        pytest.param(("weight", "one of one", "broadcast"), "plain", marks=pytest.mark.broad),
-        pytest.param(("slice", "dynamic"), "long", marks=pytest.mark.broad),
-    ],
-    ids=["rows", "tables", "first rows"],
-)
-def test_positions_train_as_an_embedding_with_the_same_ids_per_example(both, kinds, plain):
-    expected = losses_of(both, plain)
+def check_that_positions_train_as_an_embedding(keras, plain, *kinds):
+    """Compares with an embedding that has the same ids for each example."""
+    expected = losses_of(keras, plain)
     assert np.std(expected) > 0.01
     for kind in kinds:
-        np.testing.assert_allclose(losses_of(both, kind), expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(losses_of(keras, kind), expected, rtol=0, atol=1e-5)
+
+
+def test_positions_that_are_looked_up_train_as_an_embedding(both):
+    check_that_positions_train_as_an_embedding(both, "plain", "lookup")
+
+
+@pytest.mark.broad
+def test_tables_that_are_added_train_as_an_embedding(either):
+    check_that_positions_train_as_an_embedding(either, "plain", "weight", "one of one", "broadcast")
+    check_that_positions_train_as_an_embedding(either, "long", "slice", "dynamic")
 
 
 def test_sinusoids_have_nothing_to_train(either):

@@ -32,36 +32,36 @@ def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
     assert_equal_weights(loaded, model)
 
 
-def test_state_that_a_file_lacks_gives_a_warning(both, tmp_path):
+def test_state_that_a_file_lacks_gives_a_warning(either, tmp_path):
     """The values of a .h5 file have no names; a file of another optimizer has other names."""
-    x, y = both.examples(64)
-    model = compiled(both)
-    both.fit(model, x, y)
+    x, y = either.examples(64)
+    model = compiled(either)
+    either.fit(model, x, y)
     model.save(tmp_path / "model.h5")
     with pytest.warns(UserWarning, match=r"were not loaded: a \.h5 .* save as \.keras"):
-        loaded = both.keras.models.load_model(tmp_path / "model.h5")
+        loaded = either.keras.models.load_model(tmp_path / "model.h5")
     assert (int(loaded.optimizer.iterations), loaded.optimizer.training.store.values()) == (4, {})
-    both.fit(loaded, x, y)
+    either.fit(loaded, x, y)
     state = {"0": np.array(4), "1": np.array(0.1)}
     with pytest.warns(UserWarning, match="the file has none of K-FAC"):
-        compiled(both).optimizer.load_own_variables(state)
+        compiled(either).optimizer.load_own_variables(state)
 
 
 @pytest.mark.broad
-def test_fit_that_fails_goes_on_from_its_backup_bit_for_bit(both, tmp_path):
-    x, y = both.examples(32)
+def test_fit_that_fails_goes_on_from_its_backup_bit_for_bit(either, tmp_path):
+    x, y = either.examples(32)
 
-    class Fail(both.keras.callbacks.Callback):
+    class Fail(either.keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch == 1 and self.model.optimizer.iterations > 4:
                 raise InterruptedError
 
     def fit(*callbacks):
-        model = compiled(both)
+        model = compiled(either)
         options = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0}
         return model, model.fit(x, y, callbacks=[*callbacks], **options).epoch
 
-    backup = both.keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
+    backup = either.keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
     with pytest.raises(InterruptedError):
         fit(backup, Fail())
     (resumed, epochs), (whole, _) = fit(backup), fit()

@@ -238,11 +238,13 @@ np.save(sys.argv[1] + "/values.npy", model.get_variable_value("boosted_trees/val
 
 
 @pytest.mark.broad
-def test_training_that_was_killed_grows_the_same_trees(run_command, tmp_path):
+def test_training_that_was_killed_grows_the_same_trees(run_python, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run_command("-c", KILLED, whole)
-    run_command("-c", KILLED, killed, "kill", code=-9)
+    for arguments, code in (([whole], 0), ([killed, "kill"], -9)):
+        done = run_python(KILLED, *arguments, quick=True)
+        assert done.code == code, done.err
     assert not (killed / "values.npy").exists()
     assert tf.train.latest_checkpoint(str(killed)).endswith("-4")
-    run_command("-c", KILLED, killed)
+    done = run_python(KILLED, killed, quick=True)
+    assert done.code == 0, done.err
     np.testing.assert_array_equal(np.load(killed / "values.npy"), np.load(whole / "values.npy"))

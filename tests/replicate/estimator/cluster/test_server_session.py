@@ -68,10 +68,10 @@ def test_slow_close_goes_on_in_the_background_and_a_process_that_ends_waits(slow
 
 
 def test_close_of_a_session_that_lost_a_server_is_not_waited_for(slow, monkeypatch):
-    monkeypatch.setattr(server_session, "CLOSE_SECS", 5)
+    monkeypatch.setattr(server_session, "CLOSE_SECS", 60)
     started = time.monotonic()
     slow.session.fail(LOST)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 30
     slow.may_end.set()
     assert slow.has_ended.wait(20), "it is closed in the background"
 

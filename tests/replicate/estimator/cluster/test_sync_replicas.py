@@ -59,8 +59,8 @@ def test_session_closes_at_once_and_leaves_no_thread(graph, use_resource, given)
         SyncReplicasHook(GIVEN[given](model.sync), is_chief=True),
         then=lambda session: started.append(time.monotonic()),
     )
-    assert time.monotonic() - started[0] < 5
-    deadline = time.monotonic() + 10
+    assert time.monotonic() - started[0] < 30
+    deadline = time.monotonic() + 30
     while is_waiting():
         assert time.monotonic() < deadline
         time.sleep(0.01)
