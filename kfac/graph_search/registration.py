@@ -24,6 +24,7 @@ from kfac.graph_search.records import (
     Records,
     RecordType,
     names_of,
+    place_of,
 )
 from kfac.graph_search.weight_sharing import plan_shared, plan_tied
 from kfac.registration.convolutions import (
@@ -70,7 +71,7 @@ def register_records(
     batch = Batch(batch_size, batch_size is not None)
     plans = {
         key: plan_registration(key, record_list_dict[key], batch)
-        for key in sorted(record_list_dict, key=names_of)
+        for key in sorted(record_list_dict, key=place_of)
     }
     layers = layer_collection.layer_table
     register_plans(layers, plans, reuse)

@@ -25,7 +25,7 @@ from kfac.graph_search.records import (
     NotRegistrableError,
     Records,
     group,
-    names_of,
+    place_of,
     refs,
 )
 from kfac.graph_search.registration import plan_registration
@@ -74,7 +74,7 @@ def plan_tower(
     decisions = [Decision(key, _seen(records[key])) for key in plans]
     _check_linked(tower, plans, registered, linked_groups, reasons)
     known = frozenset(v.ref() for v in registered).union(*map(refs, plans))
-    left = sorted((v for v in tower.variables if v.ref() not in known), key=names_of)
+    left = sorted((v for v in tower.variables if v.ref() not in known), key=place_of)
     _explain_linked_alone(left, linked_groups, reasons)
     plans |= _generic(left, batch, reasons)
     for variable in left:
@@ -84,7 +84,7 @@ def plan_tower(
         if variable.ref() not in known:
             text = "not registered, because no registered loss depends on it"
             decisions.append(Decision(variable, text))
-    return TowerPlan({key: plans[key] for key in sorted(plans, key=names_of)}, decisions)
+    return TowerPlan({key: plans[key] for key in sorted(plans, key=place_of)}, decisions)
 
 
 def _first_reasons(tower: Tower, matches: Matches) -> dict[Any, str]:
@@ -130,7 +130,7 @@ def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Record
 def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Parameters, Plan]:
     """Returns the plans of layers, sorted by name."""
     plans = {}
-    for params in sorted(records, key=names_of):
+    for params in sorted(records, key=place_of):
         try:
             plans[params] = plan_registration(params, records[params], batch)
         except NotRegistrableError as reason:
