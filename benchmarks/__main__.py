@@ -53,6 +53,7 @@ PLANS: Mapping[str, Plan] = {
     "kfac_step": Plan("kfac_step", 26, ("--rival=tensorflow-kfac",)),
     "canned_kfac": Plan("canned_kfac", 10),
     "keras_fit": Plan("keras_fit", 10),
+    "transformer": Plan("transformer", 480),
     "adaptive_kfac": Plan("adaptive_kfac", 15),
     "kfac_step_1024": Plan(
         "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")

@@ -25,7 +25,7 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, as_tuple, layer_params_to_mat2d
 from kfac.fisher_blocks.conv import ConvolutionBlock
-from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock, as_text
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.weight_sharing import (
     SharedGradientFactor,
@@ -67,6 +67,11 @@ class WeightSharingFB(KroneckerBlock):
     def replications(self) -> Scalar:
         """Returns 1: G has the sum over positions."""
         return 1
+
+    def describe(self) -> str:
+        """Returns a short text such as "kron_expand 401x401 (x) 16x16"."""
+        name = "kron_reduce" if self._form.reduces else "kron_expand"
+        return f"{name} {as_text(self.matrix_shape)}"
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -122,6 +127,10 @@ class ConvReduceFB(ConvolutionBlock, KroneckerBlock):
     def replications(self) -> Scalar:
         """Returns 1: G has the sum over locations."""
         return 1
+
+    def describe(self) -> str:
+        """Returns a short text such as "kron_reduce 26x26 (x) 16x16"."""
+        return f"kron_reduce {as_text(self.matrix_shape)}"
 
     def _make_pair(self, gradients: Sources) -> tuple[FisherFactor, FisherFactor]:
         make, geometry, devices = self.factor_maker.make_or_get_factor, self._geometry, self.devices

@@ -17,7 +17,7 @@ from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.registration import register_plans
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
-from kfac.graph_search.weight_sharing import Sharing, counted_positions
+from kfac.graph_search.weight_sharing import Sharing
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
@@ -76,9 +76,8 @@ class AutoRegistration:
         before = set(self._layers.blocks)
         with graph.as_default(), graph.control_dependencies(None):
             for losses in self._unscanned(towers, mask):
-                counted = counted_positions(losses) if mask is None else mask
                 inputs = tf.nest.flatten([loss.inputs for loss in losses])
-                sharing = Sharing(self._layers, counted)
+                sharing = Sharing(self._layers, losses, mask)
                 self._scan(Tower(inputs, var_list, finds_positions, sharing.of), batch_size)
         return {key: block for key, block in self._layers.blocks.items() if key not in before}
 

@@ -4,6 +4,7 @@ Only layers that are asked to have one of these approximations, by name or by de
 here. Called by the matchers, which ask for the approximation of a weight, and by registration.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -25,12 +26,22 @@ class Sharing:
     """The approximations of shared weights in a tower, and the positions that count there.
 
     `mask` is [batch, positions], or with more axes, false or zero at those that do not count; None
-    means that all count.
+    means those whose loss has no weight. Nothing is added to the graph unless a weight is shared.
     """
 
-    def __init__(self, layers: LayerTable, mask: Tensor | None) -> None:
+    def __init__(
+        self, layers: LayerTable, losses: Sequence[LossFunction], mask: Tensor | None
+    ) -> None:
         self._layers = layers
-        self._mask = None if mask is None else tf.cast(mask, tf.bool)
+        self._losses = losses
+        self._given = mask
+
+    @functools.cached_property
+    def _mask(self) -> Tensor | None:
+        if self._given is None:
+            return counted_positions(self._losses)
+        with v1.name_scope("kfac/scanned/"):
+            return tf.cast(self._given, tf.bool)
 
     def of(self, variable: Variable) -> dict[str, Any]:
         """Returns what a match of a dense layer or an embedding notes of its weight.
@@ -53,7 +64,8 @@ def counted_positions(losses: Sequence[LossFunction]) -> Tensor | None:
     """
     found: list[tuple[Any, bool]] = []
     for loss in losses:
-        rank, weights = tf.nest.flatten(loss.inputs)[0].shape.rank, loss.weights
+        rank = tf.nest.flatten(loss.inputs)[0].shape.rank
+        weights = None if loss.weights is None else tf.convert_to_tensor(loss.weights)
         given = None if weights is None else weights.shape.rank
         if rank is not None and given is not None and rank > 2 <= given:
             found.append((weights, given == rank))

@@ -57,6 +57,7 @@ def test_sequences_with_a_mask(graph, approx, rows):
         features = [] if name == "embedding" else [block.matrix_shape[0] - block.has_bias]
         assert places[0].shape.as_list() == [rows, R, *features]
         assert mask.op.type == "NotEqual"
+        assert block.describe().startswith(f"{approx} ")
         assert block.settings[0][:2] == (approx == "kron_reduce", axes[name])
         block.instantiate_factors([[t + 0 for t in block.tensors_to_compute_grads()]], 0.1)
         block.check_shapes()
@@ -70,6 +71,14 @@ def test_what_needs_no_positions(graph):
     collection.register_squared_error_loss(tf.reduce_mean(tf.tensordot(x, w, 1), axis=1) @ v)
     collection.auto_register_layers()
     assert kinds(collection) == {"v": FullyConnectedKFACBasicFB, "w": FullyConnectedMultiIndepFB}
+
+
+def test_others_add_nothing_to_the_graph(graph):
+    x, w = tf.ones([N, R, 2]), v1.get_variable("w", [2, 3])
+    collection, mask = kfac.LayerCollection(), np.ones([N, R], np.float32)
+    collection.register_softmax_cross_entropy_loss(x @ w, weights=mask)
+    collection.auto_register_layers()
+    assert not [op for op in graph.get_operations() if op.type == "NotEqual"]
 
 
 def test_a_mask_that_is_given_and_patches(graph):
