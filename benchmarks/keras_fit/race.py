@@ -1,7 +1,7 @@
 """Trains one network of Keras 3 with several optimizers, from the same weights on the same batches.
 
-The loss is that of a fixed part of the training set. Time is that of the processors, which other work
-on the machine changes less than that of the clock. Neither the measurement of the loss nor the
+The loss is that of a fixed part of the training set. Time is that of the processors, which other
+work on the machine changes less than that of the clock. Neither the measurement of the loss nor the
 tracing of the training function counts.
 """
 
