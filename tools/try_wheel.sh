@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs the programs of README.md and of docs/howto in an empty environment that has a wheel and its
-# extra `cpu`, in the versions of requirements.lock, and nothing else. Called by `make build`. Without --all it leaves out the slowest programs and those that need more extras.
+# Runs the programs of README.md and of docs/howto in an empty environment that has a
+# wheel and what the wheel and its extra `cpu` declare to need, in the versions of .venv, and nothing
+# else. Called by `make build`. Without --all it leaves out the slowest programs and those that need
+# more extras.
 #
 #   tools/try_wheel.sh [--all] WHEEL
 set -euo pipefail
@@ -17,14 +19,14 @@ root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-sed -n 's/^\([a-z0-9][^ ]*==[^\\]*\)\\*$/\1/p' "$root/requirements.lock" >"$scratch/constraints.txt"
 awk -v start="$scratch/program" '/^```python$/ {inside = start (++count) ".py"; next}
     /^```$/ {inside = ""} inside {print > inside}' "$root/README.md"
 "$root/.venv/bin/python" "$root/tools/howto_programs.py" "$scratch/howto"
 
 "$root/.venv/bin/python" -m venv "$scratch/venv"
-"$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check \
-    --constraint "$scratch/constraints.txt" "$wheel[$extras]"
+"$root/.venv/bin/python" "$root/tools/link_packages.py" "$scratch/venv" --wheel "$wheel" --extras="$extras"
+"$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check --no-index --no-deps "$wheel"
+"$scratch/venv/bin/python" -m pip check
 cd "$scratch"
 for program in program*.py; do
     venv/bin/python "$program" >log 2>&1 || {
