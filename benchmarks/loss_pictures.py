@@ -17,6 +17,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "Muon": {"color": "#E69F00", "linestyle": (0, (5, 1))},
     "K-FAC, fixed settings": {"color": "#009E73", "linestyle": "-."},
     "K-FAC": {"color": "#0072B2", "linestyle": "-"},
+    "K-FAC, adaptive": {"color": "#0072B2", "linestyle": "-"},
     "K-FAC, growing batches": {"color": "#0072B2", "linestyle": (0, (2, 1))},
     "tensorflow/kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1))},
 }
@@ -61,7 +62,9 @@ class Row(NamedTuple):
     shown: str = ""
 
 
-def draw(title: str, loss: str, rows: Sequence[Row], path: str) -> None:
+def draw(
+    title: str, loss: str, rows: Sequence[Row], path: str, seconds: str = "seconds of training"
+) -> None:
     """Draws the rows into a PNG file.
 
     Args:
@@ -69,6 +72,7 @@ def draw(title: str, loss: str, rows: Sequence[Row], path: str) -> None:
       loss: Label of the vertical axes: name and unit of the loss.
       rows: One for each problem.
       path: File to write.
+      seconds: Label of the horizontal axes on the right.
     """
     size = (10, 0.4 + _ROW_INCHES * len(rows))
     figure = Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
@@ -77,7 +81,7 @@ def draw(title: str, loss: str, rows: Sequence[Row], path: str) -> None:
         for axes, unit in zip(panels, ("steps", "seconds"), strict=True):
             _panel(axes, row, unit)
             axes.set_title(f"{row.title}, by {unit}", loc="left", fontsize=11)
-            axes.set_xlabel("training steps" if unit == "steps" else "seconds of training")
+            axes.set_xlabel("training steps" if unit == "steps" else seconds)
         panels[0].set_ylabel(loss)
         panels[0].legend(frameon=False, loc="upper right", fontsize=9)
     figure.savefig(path)
@@ -97,7 +101,7 @@ def _panel(axes: Axes, row: Row, unit: str) -> None:
     first = max(loss for line in shown for loss in line.losses if math.isfinite(loss))
     if first / row.target > _LOGARITHMIC_ABOVE:
         axes.set_yscale("log")
-        axes.set_ylim(row.target / 10, 2 * first)
+        axes.set_ylim(row.target / 4, 2 * first)
     else:
         margin = 0.25 * (first - row.target)
         axes.set_ylim(row.target - margin / 4, row.target + margin)

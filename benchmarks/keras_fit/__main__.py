@@ -1,4 +1,4 @@
-"""Steps and seconds to a training loss in Keras' `fit`: K-FAC, Adam, SGD and Muon.
+"""Steps and processor seconds to a training loss in Keras' `fit`: K-FAC, Adam, SGD and Muon.
 
 The learning rate that reaches the lowest loss first, or comes closest, counts.
 
@@ -95,7 +95,8 @@ def draw(curves: Mapping[str, "Curve"]) -> None:
     target = curves["Adam"].losses[-1]
     row = loss_pictures.Row(f"perceptron, {data}", lines, target, "Adam's last loss")
     title = "Keras' fit, each optimizer at the best of three learning rates"
-    loss_pictures.draw(title, "training loss, nats per image", [row], FLAGS.picture)
+    labels = "training loss, nats per image", "processor seconds of training"
+    loss_pictures.draw(title, labels[0], [row], FLAGS.picture, labels[1])
 
 
 if __name__ == "__main__":

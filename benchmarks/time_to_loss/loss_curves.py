@@ -15,7 +15,7 @@ _NAMES = {
     "momentum": "momentum SGD",
     BASELINE: "Adam",
     "kfac fixed": "K-FAC, fixed settings",
-    "kfac": "K-FAC",
+    "kfac": "K-FAC, adaptive",
     GROWING: "K-FAC, growing batches",
     "tensorflow-kfac": "tensorflow/kfac",
 }
@@ -43,4 +43,4 @@ def _row(problem: str, results: Mapping[str, Result]) -> Row:
         for curve in result.curves
     ]
     target = statistics.median(curve.lowest for curve in results[BASELINE].curves)
-    return Row(problem, lines, target, "Adam's lowest loss", _NAMES[BASELINE])
+    return Row(problem, lines, target, "Adam's lowest", _NAMES[BASELINE])

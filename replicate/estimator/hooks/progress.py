@@ -17,6 +17,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from replicate._types import Tensor
+from replicate.estimator.hooks.bar_lines import ClearedForLines
 from replicate.estimator.hooks.pace import Pace
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -219,6 +220,7 @@ class _Bar:
             file=self._stream,
             miniters=1,
         )
+        self._lines = ClearedForLines(self._bar)
 
     def show(self, step: int, left: str | None, parts: list[str]) -> None:
         self._bar.n = step
@@ -241,6 +243,7 @@ class _Bar:
 
     def close(self) -> None:
         if self._bar is not None:
+            self._lines.detach()
             self._bar.close()
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+import logging
 import os
 import pty
 import re
@@ -102,6 +103,26 @@ def test_steps_beyond_the_end_are_not_shown(steps, mode):
     text = steps.run(4, io.StringIO(), last_step=2, mode=mode, interval=0.0).getvalue()
     assert re.findall(r"\d/2", text)[-3:] == ["2/2"] * 3
     assert not re.search(r"[34]/2", text)
+
+
+def test_log_lines_begin_where_the_bar_was(steps):
+    terminal, logger = Terminal(), tf.get_logger()
+    handler = logging.StreamHandler(terminal)
+    logger.addHandler(handler)
+    try:
+        hook = ProgressHook("train", steps.readings, stream=terminal, last_step=3, interval=0.0)
+        with v1.train.MonitoredSession(hooks=StepLoop(steps.readings, [hook]).hooks) as session:
+            session.run([])
+            logger.warning("saved")
+        hook.close()
+        logger.warning("done")
+    finally:
+        logger.removeHandler(handler)
+    before = terminal.getvalue().partition("saved\n")[0]
+    bar, cleared, _ = before.rsplit("\r", 2)
+    assert "train" in bar
+    assert cleared.strip(" ") == ""
+    assert handler.filters == []
 
 
 def test_bar_on_a_terminal(steps):
