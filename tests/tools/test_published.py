@@ -116,9 +116,10 @@ def test_equality_is_told_with_the_noise_of_one_way():
         "the same digits (2)"
     )
     assert told((4.0, 2.000001)) == "to 1e-6"
-    assert told((4.0, 2.5), (5.0, 2.0)) == "noise: 25 %; one tower again 25 %"
-    assert told((4.0, 2.5), (4.0, 2.0)) == told((4.0, 2.5)) == "other numbers: 25 %"
-    assert told((4.0,), (4.0, 2.0)) == "other numbers: another count"
+    assert told((4.0, 2.5), (5.0, 2.0)) == "noise: 12 %; one tower again 25 %"
+    assert told((4.0, 2.5), (4.0, 2.0)) == told((4.0, 2.5)) == "other numbers: 12 %"
+    assert told((4.0, nan)) == "other numbers: nan or another count"
+    assert told((4.0,), (4.0, 2.0)) == "other numbers: nan or another count"
     assert equality({Way.ONE: Run((), "stops"), Way.REWRITTEN: Run((1.0,))}) == "–"
 
 
