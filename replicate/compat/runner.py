@@ -184,11 +184,12 @@ def refuse(trouble: str) -> NoReturn:
 def _on_tensorflow() -> None:
     install()
     v1: Any = importlib.import_module("tensorflow").compat.v1
-    verbosity = v1.logging.get_verbosity()
-    v1.logging.set_verbosity(v1.logging.ERROR)  # It warns of its own deprecation.
+    logger = v1.get_logger()
+    level = logger.level  # Not its verbosity: that of a logger without a level is root's, for now.
+    logger.setLevel(v1.logging.ERROR)  # It warns of its own deprecation.
     v1.disable_v2_behavior()
-    v1.logging.set_verbosity(verbosity)
-    print_lines_once(v1.get_logger())
+    logger.setLevel(level)
+    print_lines_once(logger)
 
 
 def _code_of(program: Program) -> _Code:

@@ -12,7 +12,8 @@ import pytest
 from tools.published import __main__ as command
 from tools.published.equality import equality
 from tools.published.page import with_rows
-from tools.published.program import Program, set_up
+from tools.published.program import ESTIMATOR_LOSS, Program, set_up
+from tools.published.results import results_of
 from tools.published.runs import Run, Runner, Way
 from tools.published.sources import AbsentSourcesError, Sources, commit_of
 
@@ -106,6 +107,14 @@ def test_programs_run_and_the_table_tells_how(mirror, tmp_path, monkeypatch, cap
     assert f"Python {version}, tensorflow-cpu " in page.read_text()
 
 
+def test_lines_of_progress_count_at_the_last_step_and_repeated_lines_once():
+    passing = "train  step 3/44  1.5 step/s  loss 9.5\ntrain  step 7  1.5 step/s  loss 8.5\n"
+    last = "train  step 4/4  1.5 step/s  6 ex/s  loss 2.1  ETA 00:00\n"
+    final = "INFO:tensorflow:Loss for final step: 2.125.\nI11 a.py] Loss for final step: 2.125.\n"
+    assert results_of(ESTIMATOR_LOSS, passing + last + final) == (2.1, 2.125)
+    assert results_of(ESTIMATOR_LOSS, passing) == (9.5, 8.5)
+
+
 def test_equality_is_told_with_the_noise_of_one_way():
     def told(rewritten, again=None):
         runs = {Way.ONE: Run((4.0, 2.0)), Way.REWRITTEN: Run(rewritten)}
@@ -116,9 +125,10 @@ def test_equality_is_told_with_the_noise_of_one_way():
         "the same digits (2)"
     )
     assert told((4.0, 2.000001)) == "to 1e-6"
-    assert told((4.0, 2.5), (5.0, 2.0)) == "noise: 25 %; one tower again 25 %"
-    assert told((4.0, 2.5), (4.0, 2.0)) == told((4.0, 2.5)) == "other numbers: 25 %"
-    assert told((4.0,), (4.0, 2.0)) == "other numbers: another count"
+    assert told((4.0, 2.5), (5.0, 2.0)) == "noise: 12 %; one tower again 25 %"
+    assert told((4.0, 2.5), (4.0, 2.0)) == told((4.0, 2.5)) == "other numbers: 12 %"
+    assert told((4.0, nan)) == "other numbers: nan or another count"
+    assert told((4.0,), (4.0, 2.0)) == "other numbers: nan or another count"
     assert equality({Way.ONE: Run((), "stops"), Way.REWRITTEN: Run((1.0,))}) == "–"
 
 

@@ -15,18 +15,24 @@ _CLOSE = 1e-6
 
 
 def difference(one: Iterable[float], other: Iterable[float]) -> float:
-    """Returns the largest relative difference of two runs' numbers; inf if their counts differ."""
+    """Returns the largest difference of two runs' numbers, by the largest number of the first.
+
+    It is inf if the counts differ, or if one number alone is nan.
+    """
     first, second = list(one), list(other)
     if len(first) != len(second):
         return math.inf
-    return max((_relative(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
+    pairs = zip(first, second, strict=True)
+    apart = max((_apart(a, b) for a, b in pairs), default=0.0)
+    scale = max((abs(each) for each in first if math.isfinite(each)), default=0.0)
+    return apart / scale if scale else math.inf if apart else 0.0
 
 
-def _relative(one: float, other: float) -> float:
+def _apart(one: float, other: float) -> float:
     if one == other or (math.isnan(one) and math.isnan(other)):
         return 0.0
-    told = abs(one - other) / abs(one) if one else math.inf
-    return math.inf if math.isnan(told) else told
+    found = abs(one - other)
+    return math.inf if math.isnan(found) else found
 
 
 def equality(runs: Mapping[Way, Run]) -> str:
@@ -50,4 +56,4 @@ def equality(runs: Mapping[Way, Run]) -> str:
 
 
 def _shown(found: float) -> str:
-    return "another count" if math.isinf(found) else f"{100 * found:.2g} %"
+    return "nan or another count" if math.isinf(found) else f"{100 * found:.2g} %"

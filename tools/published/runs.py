@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tools.published.program import Program, filled, set_up
+from tools.published.results import results_of
 from tools.published.sources import Sources
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +133,7 @@ class Runner:
         told = output
         if program.result_file:
             told = Path(filled(program.result_file, places)).read_text(errors="replace")
-        results = tuple(map(float, re.findall(program.result, told, re.MULTILINE | re.IGNORECASE)))
+        results = results_of(program.result, told)
         stopper = "" if results else "it printed no result"
         return Run(results, stopper, time.monotonic() - start, output)
 

@@ -38,6 +38,10 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    ROOT.setLevel(logging.INFO)
+    tf.logging.info("at the level of root")
+    ROOT.setLevel(logging.WARNING)
+    tf.logging.info("below the level of root")
     tf.logging.set_verbosity(tf.logging.INFO)
     to_file(ROOT, "root.log")
     tf.logging.info("at first")
@@ -52,6 +56,7 @@ if __name__ == "__main__":
     tf.app.run()
 """
 LINES = """\
+INFO:tensorflow:at the level of root
 INFO:tensorflow:at first
 tensorflow|by basicConfig
 INFO:tensorflow:below its level
