@@ -57,31 +57,25 @@ class EstimationMode(NamedTuple):
     """A way to estimate the matrix "Fisher", "Empirical_Fisher" or "GGN".
 
     Losses are evaluated on targets "data" or "sample". `coeff_mode` is the power of a loss's
-    coefficient in the signal. `make_signals` takes the evaluated losses, the registered losses and
-    the step of random draws.
+    coefficient in the signal. `make_signals` takes the registered losses and the step of random
+    draws; None means that the losses themselves are the only signal.
     """
 
     mat_type: str
     target_mode: str
     coeff_mode: str
-    make_signals: Callable[[list[Tensor], RegisteredLosses, Scalar], list[Signal]]
-
-
-def _loss_gradients(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-    del losses, step
-    return [Signal(values)]
+    make_signals: Callable[[RegisteredLosses, Scalar], list[Signal]] | None = None
 
 
 def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates B times random signs: E[B r rᵀ Bᵀ] = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-        del values
+    def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         parts = []
         for entry in losses.losses_by_name.values():
-            seeds = [entry.tower_seed(tower, step) for tower in range(len(entry.towers))]
             products = [
-                _signs_product(ggn, *pair) for pair in zip(entry.towers, seeds, strict=True)
+                _signs_product(ggn, loss, entry.tower_seed(tower, step))
+                for tower, loss in enumerate(entry.towers)
             ]
             parts.append(_from_inputs(entry, products))
         return [_joined(parts)]
@@ -102,8 +96,8 @@ def _signs_product(ggn: bool, loss: LossFunction, seed: Tensor) -> Sequence[Tens
 def _exact(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates the columns of B one by one: Σ_k B e_k e_kᵀ Bᵀ = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-        del values, step
+    def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
+        del step
         signals = []
         for name, entry in losses.losses_by_name.items():
             indices = list(np.ndindex(_columns_shape(ggn, name, entry)))
@@ -165,8 +159,8 @@ def _joined(signals: Sequence[Signal]) -> Signal:
 
 MODES: Mapping[str, EstimationMode] = types.MappingProxyType(
     {
-        "gradients": EstimationMode(FISHER, "sample", "sqrt", _loss_gradients),
-        "empirical": EstimationMode(EMPIRICAL_FISHER, "data", "regular", _loss_gradients),
+        "gradients": EstimationMode(FISHER, "sample", "sqrt"),
+        "empirical": EstimationMode(EMPIRICAL_FISHER, "data", "regular"),
         "curvature_prop": EstimationMode(FISHER, "sample", "sqrt", _curvature_propagation(False)),
         "curvature_prop_GGN": EstimationMode(GGN, "sample", "sqrt", _curvature_propagation(True)),
         "exact": EstimationMode(FISHER, "sample", "sqrt", _exact(False)),

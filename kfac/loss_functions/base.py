@@ -15,6 +15,7 @@ References:
 """
 
 import abc
+import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +24,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg import tensor_ops
-from kfac.sampling import Seed, as_stateless_seed
+from kfac.sampling import fresh_numbers
+
+Seed = Tensor | Sequence[int] | int | None
+"""A pair of integers that fixes a draw; or an int or None for a new draw in each run."""
 
 Inputs = Any
 """A Tensor, or a tuple of Tensors for a distribution with several kinds of parameters."""
@@ -36,6 +40,7 @@ class LossFunction(abc.ABC):
     zero or one, or of type bool.
 
     Attributes:
+      inputs: The parameters of the distribution, the model's outputs.
       name: Name of the loss, the same in all towers.
     """
 
@@ -47,6 +52,7 @@ class LossFunction(abc.ABC):
 
     def __init__(
         self,
+        inputs: Inputs,
         targets: Tensor | None,
         seed: int | None,
         name: str,
@@ -55,12 +61,15 @@ class LossFunction(abc.ABC):
         """Keeps its arguments; shapes are checked when ops are built.
 
         Args:
+          inputs: Parameters of the distribution.
           targets: Observed targets, or None if only samples will be needed.
           seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples] or with more of the leading axes of the inputs; None means 1.
         """
+        self.inputs = inputs
         self.name = name
+        self._first_input = tf.nest.flatten(inputs)[0]
         self._targets = targets
         self._seed = seed
         self._weights = weights
@@ -71,9 +80,9 @@ class LossFunction(abc.ABC):
         return self._targets
 
     @property
-    @abc.abstractmethod
-    def inputs(self) -> Inputs:
-        """The parameters of the distribution, the model's outputs."""
+    def weights(self) -> Tensor | None:
+        """The weights of examples, or None."""
+        return self._weights
 
     @property
     def params(self) -> Inputs:
@@ -89,10 +98,6 @@ class LossFunction(abc.ABC):
     def device(self) -> str:
         """Device of the inputs."""
         return str(self._first_input.device)
-
-    @property
-    def _first_input(self) -> Tensor:
-        return tf.nest.flatten(self.inputs)[0]
 
     # The value.
 
@@ -110,7 +115,17 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The seed is none of these.
         """
-        return self._sample(as_stateless_seed(seed, f"draw targets of loss {self.name!r}"))
+        if seed is None or isinstance(seed, numbers.Integral):
+            return self._sample(fresh_numbers([2], None if seed is None else int(seed)))
+        pair = tf.convert_to_tensor(seed)
+        if not pair.dtype.is_integer or not pair.shape.is_compatible_with([2]):
+            raise ValueError(
+                f"Cannot draw targets of loss {self.name!r}: the seed is a {pair.dtype.name} "
+                f"Tensor of shape {pair.shape}. Accepted are None and Python ints, for another "
+                "draw in each run of a session, and two integers, for the same draw in each run. "
+                "Pass such a seed."
+            )
+        return self._sample(pair)
 
     @abc.abstractmethod
     def _sample(self, seed: Tensor) -> Tensor:
@@ -229,7 +244,7 @@ class LossFunction(abc.ABC):
           indices: Positions of their ones, each as in `multiply_fisher_factor_replicated_one_hot`.
 
         Raises:
-          ValueError: As there.
+          ValueError: An index has another length, or the inner shape no static size.
         """
         sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
         wrong = [index for index in indices if len(index) != len(sizes)]
@@ -337,13 +352,7 @@ class LogitsLoss(LossFunction):
         name: str = "loss",
         weights: Tensor | None = None,
     ) -> None:
-        super().__init__(targets, seed, name, weights)
-        self._logits = logits
-
-    @property
-    def inputs(self) -> Tensor:
-        """The logits."""
-        return self._logits
+        super().__init__(logits, targets, seed, name, weights)
 
 
 def insert_slice_in_zeros(

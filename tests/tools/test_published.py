@@ -1,15 +1,20 @@
 """tools/published runs public programs from git, and writes the table of the docs."""
 
 import datetime
+import random
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from tools.published import __main__ as command
+from tools.published.equality import equality
 from tools.published.page import with_rows
 from tools.published.program import Program, set_up
-from tools.published.sources import AbsentSourcesError, Sources
+from tools.published.runs import Run, Runner, Way
+from tools.published.sources import AbsentSourcesError, Sources, commit_of
 
 LEARNS = """
 import random
@@ -41,7 +46,7 @@ def git(folder, *arguments):
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory):
+def mirror(needs_git, tmp_path_factory):
     """A folder of mirrors with one repository, and its commit."""
     folder = tmp_path_factory.mktemp("mirrors")
     repository = folder / "a+b" / "repo"
@@ -85,8 +90,8 @@ def test_programs_run_and_the_table_tells_how(mirror, tmp_path, monkeypatch, cap
     url = f"https://github.com/a/b/tree/{commit[:12]}"
     rows = [line for line in page.read_text().splitlines() if line.startswith("| [")]
     assert rows == [
-        f"| [learns]({url}) | random | 0.13436 | 0.13436 | 0.13436 | |",
-        f"| [fails]({url}) | random | stops | – | stops | ValueError: no \\| in sub/x |",
+        f"| [learns]({url}) | random | 0.13436 | 0.13436 | 0.13436 | the same digits (1) | |",
+        f"| [fails]({url}) | random | stops | – | stops | – | ValueError: no \\| in sub/x |",
         "| [old](https://github.com/a/b/tree/0) | all | 1 | – | 1 | |",
     ]
     told = capsys.readouterr().out
@@ -94,10 +99,54 @@ def test_programs_run_and_the_table_tells_how(mirror, tmp_path, monkeypatch, cap
     assert "absent: skipped, git ls-tree: " in told
     assert "1 of 2 programs ran to their end, 2 skipped" in told
     count = "2 of 3 programs, from 1 repositories, ran to their end in every way that they have. "
-    assert f"\n{count}Last written on " in page.read_text()
+    equal = "Rewritten against one tower: the same digits 1. "
+    assert f"\n{count}{equal}Last written on " in page.read_text()
     version = ".".join(map(str, sys.version_info[:3]))
     assert f"Last written on {datetime.date.today().day} " in page.read_text()
     assert f"Python {version}, tensorflow-cpu " in page.read_text()
+
+
+def test_equality_is_told_with_the_noise_of_one_way():
+    def told(rewritten, again=None):
+        runs = {Way.ONE: Run((4.0, 2.0)), Way.REWRITTEN: Run(rewritten)}
+        return equality(runs if again is None else {**runs, Way.AGAIN: Run(again)})
+
+    nan = float("nan")
+    assert equality({Way.ONE: Run((nan, 1.0)), Way.REWRITTEN: Run((nan, 1.0))}) == (
+        "the same digits (2)"
+    )
+    assert told((4.0, 2.000001)) == "to 1e-6"
+    assert told((4.0, 2.5), (5.0, 2.0)) == "noise: 25 %; one tower again 25 %"
+    assert told((4.0, 2.5), (4.0, 2.0)) == told((4.0, 2.5)) == "other numbers: 25 %"
+    assert told((4.0,), (4.0, 2.0)) == "other numbers: another count"
+    assert equality({Way.ONE: Run((), "stops"), Way.REWRITTEN: Run((1.0,))}) == "–"
+
+
+def test_a_program_runs_again_if_the_rewritten_one_prints_other_numbers(monkeypatch):
+    results = iter([1.0, 2.0, 1.0, 3.0])
+    monkeypatch.setattr(Runner, "_run", lambda *_: Run((next(results),)))
+    runs = Runner(Sources(Path())).run(program("a", "0", "a.py"))
+    assert [(way.value, run.results[0]) for way, run in runs.items()] == [
+        ("one tower", 1.0),
+        ("rewritten", 2.0),
+        ("one tower again", 3.0),
+    ]
+
+
+def test_loading_keras_draws_no_random_number(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        Path(find_spec("tools.published.seeds").origin).read_text()
+    )
+    (tmp_path / "keras.py").write_text("import random\ndrawn = random.random()\n")
+    code = "import random, keras; print(keras.drawn, random.random())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout.split() == [str(random.Random(1).random())] * 2
 
 
 def test_a_host_gives_one_commit(mirror, tmp_path):
@@ -109,10 +158,17 @@ def test_a_host_gives_one_commit(mirror, tmp_path):
     for name in ("first", "second"):
         sources.write("a/b", commit, tmp_path / name)
         assert (tmp_path / name / "sub" / "fails.py").read_text() == FAILS
+    assert commit_of(folder / "a+b" / "repo") == commit[:12]
+    assert commit_of(folder) == ""
     with pytest.raises(AbsentSourcesError, match=r"^git fetch: "):
         sources.write("a/c", commit, tmp_path / "third")
     with pytest.raises(AbsentSourcesError, match=r"^there is no mirror a\+c$"):
         Sources(tmp_path, mirrors=folder).write("a/c", commit, tmp_path / "third")
+
+
+def test_the_page_has_the_day_and_the_commit():
+    page = with_rows(PAGE, [], [], datetime.date(2026, 1, 2), "abc")
+    assert "Last written on 2 January 2026, at commit abc, with Python " in page
 
 
 def test_mistakes_in_programs_and_pages_are_told(mirror, tmp_path):

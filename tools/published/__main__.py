@@ -5,7 +5,8 @@
 Each program is taken at one commit, from git or from a folder of mirrors, with tiny data that is
 made here, and runs three ways: by `replicate.compat` on one tower, on two if it has an Estimator,
 and rewritten by `replicate.migrate`, then without the runner. Nothing of a program is kept.
-Exit codes: 0, 1 if a program stops, 2 if an argument is wrong.
+Exit codes: 0, 1 if a program stops or prints other numbers when it is rewritten, 2 if an argument
+is wrong.
 """
 
 import argparse
@@ -14,13 +15,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.published.equality import OTHER, equality
 from tools.published.page import row_of, with_rows
 from tools.published.program import Program
 from tools.published.programs import PROGRAMS
 from tools.published.runs import Run, Runner, Way
-from tools.published.sources import HOST, AbsentSourcesError, Sources
+from tools.published.sources import HOST, AbsentSourcesError, Sources, commit_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "programs_that_were_run.md"
+_CLONE = Path(__file__).resolve().parents[2]
+PAGE = _CLONE / "docs" / "reference" / "programs_that_were_run.md"
 _SHOWN_LINES = 25
 
 
@@ -34,21 +37,22 @@ def main(arguments: Sequence[str]) -> int:
     sources = Sources(given.cache, given.mirrors, given.host)
     runner = Runner(sources, given.python, given.timeout)
     rows = []
-    ended = 0
+    ended = equal = 0
     for program in chosen:
         runs = _tried(runner, program)
         if runs is None:
             continue
         rows.append(row_of(program, runs))
         ended += not any(run.stopper for run in runs.values())
+        equal += not equality(runs).startswith(OTHER)
         _tell(program, runs)
         if given.write:
             names = [each.name for each in PROGRAMS]
-            text = with_rows(PAGE.read_text(), rows, names, datetime.date.today())
-            PAGE.write_text(text)
+            when = datetime.date.today()
+            PAGE.write_text(with_rows(PAGE.read_text(), rows, names, when, commit_of(_CLONE)))
     skipped = len(chosen) - len(rows)
     print(f"{ended} of {len(rows)} programs ran to their end, {skipped} skipped")
-    return 0 if ended == len(rows) else 1
+    return 0 if ended == equal == len(rows) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,6 +97,7 @@ def _tell(program: Program, runs: dict[Way, Run]) -> None:
         print(f"{program.name}, {way.value}, {run.secs:.1f} s: {last}", flush=True)
         if run.stopper:
             print("\n".join(run.output.splitlines()[-_SHOWN_LINES:]), flush=True)
+    print(f"{program.name}, rewritten against one tower: {equality(runs)}", flush=True)
 
 
 if __name__ == "__main__":

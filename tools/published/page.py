@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 
+from tools.published.equality import KINDS, equality
 from tools.published.program import Program
 from tools.published.runs import Run, Way
 
 _TABLE = re.compile(r"(<!-- programs -->\n).*?(<!-- end of programs -->)", re.DOTALL)
 _VERSIONS = re.compile(r"(<!-- versions -->\n).*?(<!-- end of versions -->)", re.DOTALL)
 _HEAD = (
-    "| program | uses | one tower | two towers | rewritten | first stopper |",
-    "|---|---|---|---|---|---|",
+    "| program | uses | one tower | two towers | rewritten | equal | first stopper |",
+    "|---|---|---|---|---|---|---|",
 )
 _ROW = re.compile(r"\| \[(?P<name>[^\]]+)\]\(https://[^/]+/(?P<repository>[^/]+/[^/]+)/")
 _STOPS = "| stops |"
@@ -32,7 +33,8 @@ def row_of(program: Program, runs: Mapping[Way, Run]) -> str:
     cells = [
         f"[{program.name}]({program.url})",
         program.uses,
-        *(_cell(runs, way) for way in Way),
+        *(_cell(runs, way) for way in (Way.ONE, Way.TWO, Way.REWRITTEN)),
+        equality(runs),
         first.replace("|", r"\|"),
     ]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
@@ -56,7 +58,9 @@ def _difference(run: Run, one: Run | None) -> str:
     return f" ({100 * (last / other - 1):+.2g} %)" if other else f" ({last - other:+.2g})"
 
 
-def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: datetime.date) -> str:
+def with_rows(
+    page: str, rows: Iterable[str], names: Iterable[str], when: datetime.date, commit: str = ""
+) -> str:
     """Returns the page with new lines in place of older ones of the same programs.
 
     Args:
@@ -64,6 +68,7 @@ def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: dateti
       rows: The new lines.
       names: Names of all programs, in the order of the table. Others leave it.
       when: Day on which the new lines were made.
+      commit: Commit of this project that made them, "" if it is not known.
 
     Raises:
       ValueError: The page has no place for the table or the versions.
@@ -78,7 +83,7 @@ def with_rows(page: str, rows: Iterable[str], names: Iterable[str], when: dateti
             lines[found["name"]] = line
     shown = [lines[name] for name in names if name in lines]
     table = "\n".join((*_HEAD, *shown))
-    head = f"{_count(shown)} {_versions(when)}"
+    head = f"{_count(shown)} {_versions(when, commit)}"
     page = _TABLE.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", page)
     return _VERSIONS.sub(lambda found: f"{found[1]}\n{head}\n\n{found[2]}", page)
 
@@ -88,17 +93,21 @@ def _count(lines: Iterable[str]) -> str:
     rows = [found for found in map(_ROW.match, lines) if found]
     ended = sum(_STOPS not in found.string for found in rows)
     repositories = len({found["repository"] for found in rows})
+    cells = [cell for found in rows for cell in found.string.split(" | ")]
+    counts = ((kind, sum(cell.startswith(kind) for cell in cells)) for kind in KINDS)
+    told = ", ".join(f"{kind} {count}" for kind, count in counts if count)
     return (
         f"{ended} of {len(rows)} programs, from {repositories} repositories, ran to their end in "
-        "every way that they have."
+        f"every way that they have. Rewritten against one tower: {told or 'none'}."
     )
 
 
-def _versions(when: datetime.date) -> str:
+def _versions(when: datetime.date, commit: str) -> str:
     told = [f"Python {platform.python_version()}"]
     for name in _SHOWN:
         try:
             told.append(f"{name.replace('_', '-')} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return f"Last written on {when.day} {when:%B %Y}, with {', '.join(told)}."
+    made = f"{when.day} {when:%B %Y}" + (f", at commit {commit}" if commit else "")
+    return f"Last written on {made}, with {', '.join(told)}."

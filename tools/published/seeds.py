@@ -2,6 +2,7 @@
 
 Python imports this as `sitecustomize` when it starts. Once NumPy and TensorFlow are imported,
 whoever imports them, their random numbers begin from one seed, unless the program sets another.
+Keras draws from Python's while it is loaded, early or late; what it draws is put back.
 """
 
 import importlib.abc
@@ -30,6 +31,10 @@ def _seed_graphs(tensorflow: Any) -> None:
     tensorflow.Graph.seed = property(seed, own.fset)
 
 
+def _keep(module: Any) -> None:
+    """Seeds nothing: the module only draws from others while it is loaded."""
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the modules that have seeds, once each, as Python does."""
 
@@ -37,6 +42,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._left: dict[str, Callable[[Any], None]] = {
             "numpy": _seed_numpy,
             "tensorflow": _seed_graphs,
+            "keras": _keep,
+            "tf_keras": _keep,
         }
 
     def find_spec(
@@ -50,8 +57,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         load = spec.loader.exec_module
 
         def load_and_seed(module: types.ModuleType) -> None:
+            before = random.getstate()
             load(module)
             seed(module)
+            random.setstate(before)
 
         spec.loader.exec_module = load_and_seed  # type: ignore[method-assign]
         return spec

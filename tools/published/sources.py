@@ -59,6 +59,14 @@ class Sources:
         return git
 
 
+def commit_of(clone: Path) -> str:
+    """Returns the commit that a clone is at, 12 digits; "" for a folder without git."""
+    try:
+        return _git(clone / ".git", "rev-parse", "--short=12", "HEAD").decode().strip()
+    except AbsentSourcesError:
+        return ""
+
+
 def _blobs(listing: bytes) -> dict[str, str]:
     """Returns the names of files in a listing of `git ls-tree`, each with that of its text."""
     blobs = {}

@@ -48,7 +48,8 @@ class DataSet:
           one_hot: Has no effect: labels are given as they are.
           dtype: float32 for values in [0, 1], uint8 for values in [0, 255].
           reshape: True for images [images, pixels].
-          seed: Seed of the order of batches.
+          seed: Seed of NumPy's own random numbers, which give the order of batches. None for the
+            seed of the default graph; NumPy's numbers go on if that has none.
 
         Raises:
           ValueError: The counts differ, or fake_data is True.
@@ -66,7 +67,7 @@ class DataSet:
         scaled = dtype == tf.float32
         self._images = images.astype("f4") * np.float32(1 / 255) if scaled else images
         self._labels = labels
-        self._draws = np.random.RandomState(seed)
+        _seed(seed)
         self._epochs = 0
         self._next = 0
 
@@ -112,8 +113,15 @@ class DataSet:
         return tuple(np.concatenate(each) for each in zip(rest, first, strict=True))  # type: ignore[return-value]
 
     def _shuffle(self) -> None:
-        order = self._draws.permutation(self.num_examples)
+        order = np.random.permutation(self.num_examples)
         self._images, self._labels = self._images[order], self._labels[order]
+
+
+def _seed(seed: int | None) -> None:
+    """Seeds NumPy, whose own random numbers order the batches: programs seed these themselves."""
+    given = tf.compat.v1.get_default_graph().seed if seed is None else seed
+    if given is not None:
+        np.random.seed(given)
 
 
 def read_data_sets(
@@ -135,7 +143,7 @@ def read_data_sets(
       dtype: As for `DataSet`, like the next one.
       reshape: True for images [images, pixels].
       validation_size: Number of training images that are kept for validation.
-      seed: Seed of the order of batches.
+      seed: As for `DataSet`.
       source_url: Not used: nothing is downloaded.
 
     Returns:

@@ -12,6 +12,7 @@ _GAN_SETTINGS = (
     ("utils.py", "60000", "128"),
     ("utils.py", "10000", "64"),
 )
+_DETERMINISTIC = {"TF_DETERMINISTIC_OPS": "1"}  # Threads of the input share random operations.
 _EXAMPLES = ("aymericdamien/TensorFlow-Examples", "6dcbe14649163814e72a22a999f20c5e247ce988")
 
 
@@ -111,6 +112,7 @@ PROGRAMS = (
         has_estimator=False,
         folder="src",
         result=r"\tLoss ([\d.]+)",
+        environment=_DETERMINISTIC,
     ),
     Program(
         "tensorflow-triplet-loss",
@@ -240,6 +242,7 @@ PROGRAMS = (
             ),
         ),
         result=r"Train metrics: .*\bloss: ([\d.]+)",
+        environment=_DETERMINISTIC,
     ),
     Program(
         "Kubeflow examples: mnist",

@@ -59,6 +59,22 @@ def test_batches_give_each_image_once_an_epoch(folder):
     np.testing.assert_allclose(images[5], IMAGES[3].reshape(784) / 255, rtol=1e-6)
 
 
+def test_seeds_of_numpy_and_of_the_graph_give_the_order_of_batches():
+    def order(seed=None, graph_seed=None, numpy_seed=None):
+        with v1.Graph().as_default():
+            v1.set_random_seed(graph_seed)
+            data = input_data.DataSet(IMAGES, LABELS, seed=seed)
+            if numpy_seed is not None:
+                np.random.seed(numpy_seed)
+            return data.next_batch(12)[1].tolist()
+
+    expected = LABELS[np.random.RandomState(3).permutation(12)].tolist()
+    for seeds in ({"seed": 3}, {"graph_seed": 3}, {"numpy_seed": 3}):
+        assert order(**seeds) == expected
+    assert order(seed=3, graph_seed=4) == expected
+    assert order() != order()
+
+
 def test_messages(tmp_path, folder):
     def data(labels=LABELS, **settings):
         return input_data.DataSet(IMAGES, labels, **settings)
