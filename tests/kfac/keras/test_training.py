@@ -57,7 +57,6 @@ def test_fit_that_fails_goes_on_from_its_backup_bit_for_bit(both, tmp_path):
                 raise InterruptedError
 
     def fit(*callbacks):
-        both.keras.backend.clear_session()  # A new process would name layers from the start.
         model = compiled(both)
         options = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0}
         return model, model.fit(x, y, callbacks=[*callbacks], **options).epoch
