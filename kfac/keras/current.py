@@ -11,6 +11,7 @@ from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
 from kfac.keras.saving import first_component
+from kfac.keras.variable_store import make_at_once
 from kfac.linalg.vectors import scale
 from kfac.tracebacks import methods_show_user_frames
 
@@ -62,7 +63,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         self.built = True
         self.training.trained.build(variables)
         if self.given_optimizer is not None and variables:
-            self.given_optimizer.build(variables)
+            with tf.init_scope(), tf.variable_creator_scope(make_at_once):
+                self.given_optimizer.build(variables)
         if self.training.model is None:
             self.training.model = model_of(self)
         if tf.executing_eagerly():

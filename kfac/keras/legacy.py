@@ -11,6 +11,7 @@ from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, refuse_scaled_steps
 from kfac.keras.refusals import refused
+from kfac.keras.variable_store import make_at_once
 from kfac.tracebacks import methods_show_user_frames
 
 _IS_OLD = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
@@ -63,7 +64,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         self._built = True
         self.training.trained.build(var_list)
         if self.given_optimizer is not None:
-            self.given_optimizer.build(var_list)
+            with tf.init_scope(), tf.variable_creator_scope(make_at_once):
+                self.given_optimizer.build(var_list)
 
     def compute_gradients(
         self, loss: Tensor, var_list: Sequence[Variable], tape: Any = None

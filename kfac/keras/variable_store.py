@@ -20,6 +20,16 @@ MakeVariable = Callable[[str, Callable[[], Tensor], tuple[int, ...], DType], Var
 """A function that makes a variable of a name, first value, shape and dtype, once."""
 
 
+def make_at_once(next_creator: Callable[..., Variable], **arguments: Any) -> Variable:
+    """Makes a variable with its value; a creator for `tf.variable_creator_scope`.
+
+    It must be called in a `tf.init_scope`, outside of the function that is being traced. TensorFlow
+    takes the variable there for one of the function, which it would lift out after the trace, and
+    then trace the whole function a second time.
+    """
+    return next_creator(**{**arguments, "experimental_enable_variable_lifting": False})
+
+
 @typing.final
 class VariableStore:
     """Variables by name, each made by a function that makes what the optimizer keeps."""
@@ -79,7 +89,7 @@ class VariableStore:
     def _create(self, next_creator: Callable[..., Variable], **arguments: Any) -> Variable:
         """Returns the variable of a name; see `tf.variable_creator_scope`."""
         if self._is_making:
-            return next_creator(**arguments)
+            return make_at_once(next_creator, **arguments)
         name, first = arguments["name"], arguments["initial_value"]
         if name not in self._variables:
             self._is_making = True

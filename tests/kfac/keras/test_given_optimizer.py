@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.keras import training
 
 DAMPING = {"damping": 0.02, "invert_every": 3, "estimation_mode": "empirical"}
 
@@ -25,8 +26,11 @@ def assert_equal_weights(one, other, atol=0.0):
 
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_momentum_makes_the_step_that_kfac_makes(either, replicas):
-    """Each replica has the whole gradient."""
+def test_momentum_makes_the_step_that_kfac_makes(either, replicas, monkeypatch):
+    """Each replica has the whole gradient; the step is traced once."""
+    traces = []
+    build = training.Training._build
+    monkeypatch.setattr(training.Training, "_build", lambda *args: traces.append(build(*args)))
     x, y = either.examples(32)
     expected = compiled(either, None, (3,), learning_rate=0.05, momentum_type="regular")
     either.fit(expected, x, y)
@@ -38,6 +42,7 @@ def test_momentum_makes_the_step_that_kfac_makes(either, replicas):
     optimizer = model.optimizer
     counters = optimizer.iterations, optimizer.given_optimizer.iterations
     assert [int(np.asarray(counter)) for counter in counters] == [2, 2]
+    assert len(traces) == 2, "one of each model"
 
 
 def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
