@@ -57,6 +57,7 @@ from kfac.old_programs import bend_for_old_programs as _bend_for_old_programs
 from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.precondition import precondition
 from kfac.worker_roles import WorkerRole
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "optimizer",
     "periodic",
     "placement",
+    "precondition",
     "utils",
     "worker_roles",
 ]

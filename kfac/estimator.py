@@ -21,7 +21,6 @@ from kfac.curvature.averaging import BatchSums, fold_batch, fold_statistics
 from kfac.curvature.backward_pass import (
     BackwardPass,
     BackwardPasses,
-    BegunStatistics,
     block_gradients,
     checked_batch_size,
     first_order_statistics,
@@ -374,9 +373,7 @@ class FisherEstimator(CurvatureByHand):
             self.make_vars()
             with v1.name_scope(f"{self.name}/update_averages"):
                 return run_if(due, update)
-        begun = self._begin_statistics(due)
-        with v1.name_scope(f"{self.name}/update_averages"), begun.waits():
-            return run_if(begun.due, lambda: self._end_statistics(begun, update))
+        return self._use_batch("update_averages", due, lambda backward: update(backward=backward))
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -388,55 +385,57 @@ class FisherEstimator(CurvatureByHand):
           due: bool []. When it is false the op does nothing, at no cost. A Python True builds no
             branch.
         """
-        begun, passes = self._begin_statistics(due), self._backward_passes()
-        places = self.placement.cov
-        sums = self._sums = self._sums or BatchSums(self.factors, places)
 
         def add(backward: BackwardPass) -> Operation:
+            passes, sums = self._backward_passes(), typing.cast(BatchSums, self._sums)
             changes = sums.added(passes.substitutes(backward), backward.is_finite)
             return assign_all([*changes, Assignment(passes.sample_step, backward.next_step)])
 
-        with v1.name_scope(f"{self.name}/accumulate"), begun.waits():
-            return run_if(begun.due, lambda: self._end_statistics(begun, add))
+        return self._use_batch("accumulate", due, add, makes_sums=True)
 
-    def _begin_statistics(self, due: Tensor | bool) -> BegunStatistics:
-        """Begins the statistics of a batch, and makes all variables.
+    def _use_batch(
+        self,
+        scope: str,
+        due: Tensor | bool,
+        use: Callable[[BackwardPass], Operation],
+        makes_sums: bool = False,
+    ) -> Operation:
+        """Returns an op that uses the backward pass of a batch when it is due, and times that.
 
-        Where the first statistics are needed only at times, so is the backward pass, and factors
-        are made of stand-ins for it.
+        Makes all variables. Where the first statistics are needed only at times, so is the backward
+        pass, and factors are made of stand-ins for it.
+
+        Args:
+          scope: Name scope of the op.
+          due: bool [], or a Python True.
+          use: Returns the op. It is called where operations run only when they are due, perhaps in
+            a branch.
+          makes_sums: True to make the sums before.
         """
         passes = self._backward_passes()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
+        is_always, backward = due is True, None
         is_first = passes.are_none and not self._compute_params_stats
-        if due is True or is_in_function() or not is_first or not may_stand_in(self.blocks):
-            self.make_vars()
-            return BegunStatistics(due, start)
-        with v1.control_dependencies([start]):
-            gate = Gate(due)
-            backward = passes.behind(gate)
-        for factor in self.factors:
-            factor.stand_for(passes.substitutes)
+        if not is_always and not is_in_function() and is_first and may_stand_in(self.blocks):
+            with v1.control_dependencies([start]):
+                due = Gate(due)
+                backward = passes.behind(due)
+            for factor in self.factors:
+                factor.stand_for(passes.substitutes)
         self.make_vars()
-        return BegunStatistics(gate, start, backward)
+        if makes_sums:
+            self._sums = self._sums or BatchSums(self.factors, self.placement.cov)
 
-    def _end_statistics(
-        self, begun: BegunStatistics, update: Callable[[BackwardPass], Operation]
-    ) -> Operation:
-        """Returns an op that ends statistics by an update, and notes the time that they took.
+        def used() -> Operation:
+            made = backward or (passes.always() if is_always else passes.new())
+            # Changes wait for the time to be read, but not what they are made of, save in a branch.
+            with v1.control_dependencies([start]):
+                is_finite = tf.identity(made.is_finite)
+            return self.times.end("covariance", start, use(made._replace(is_finite=is_finite)))
 
-        To be called where operations run only when the statistics are due, perhaps in a branch.
-
-        Args:
-          begun: The statistics.
-          update: Returns the op that uses the backward pass.
-        """
-        passes = self._backward_passes()
-        backward = begun.backward or (passes.always() if begun.due is True else passes.new())
-        # Changes wait for the time to be read, but not what they are made of, save in a branch.
-        with v1.control_dependencies([begun.start]):
-            is_finite = tf.identity(backward.is_finite)
-        updated = update(backward._replace(is_finite=is_finite))
-        return self.times.end("covariance", begun.start, updated)
+        waits = [] if is_always else [start]
+        with v1.name_scope(f"{self.name}/{scope}"), v1.control_dependencies(waits):
+            return run_if(due, used)
 
     def has_averages(self) -> Tensor:
         """Returns bool [], true once a batch was folded into all averages."""

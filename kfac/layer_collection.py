@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, final
 
 import tensorflow as tf
 
-from kfac._types import Graph, Operation, Parameters, Scalar, Variable
+from kfac._types import Graph, Operation, Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions.base import LossFunction
 from kfac.protocols import VARIABLE_NOTES
-from kfac.registration import convolutions, dense_layers, losses, scale_shift
+from kfac.registration import convolutions, dense_layers, losses, scale_shift, weight_sharing
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
     APPROX_FULL_NAME,
     APPROX_KRONECKER_BOTH_DIAG_NAME,
+    APPROX_KRONECKER_EXPAND_NAME,
     APPROX_KRONECKER_IN_DIAG_NAME,
     APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME,
     APPROX_KRONECKER_INDEP_IN_DIAG_NAME,
@@ -31,6 +32,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_INDEP_OUT_DIAG_NAME,
     APPROX_KRONECKER_NAME,
     APPROX_KRONECKER_OUT_DIAG_NAME,
+    APPROX_KRONECKER_REDUCE_NAME,
     APPROX_KRONECKER_SERIES_1_NAME,
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
@@ -59,6 +61,7 @@ __all__ = [
     "APPROX_EKFAC_NAME",
     "APPROX_FULL_NAME",
     "APPROX_KRONECKER_BOTH_DIAG_NAME",
+    "APPROX_KRONECKER_EXPAND_NAME",
     "APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME",
     "APPROX_KRONECKER_INDEP_IN_DIAG_NAME",
     "APPROX_KRONECKER_INDEP_NAME",
@@ -66,6 +69,7 @@ __all__ = [
     "APPROX_KRONECKER_IN_DIAG_NAME",
     "APPROX_KRONECKER_NAME",
     "APPROX_KRONECKER_OUT_DIAG_NAME",
+    "APPROX_KRONECKER_REDUCE_NAME",
     "APPROX_KRONECKER_SERIES_1_NAME",
     "APPROX_KRONECKER_SERIES_2_NAME",
     "APPROX_KRONECKER_SUA_NAME",
@@ -119,8 +123,9 @@ def _set_default(kind: str) -> Callable[["LayerCollection", str], None]:
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 
-    Methods that register a layer are functions of `kfac.registration.dense_layers`, `scale_shift`
-    and `convolutions` beside it; those that register a loss, of `kfac.registration.losses`.
+    Methods that register a layer are functions of `kfac.registration.dense_layers`, and of
+    `weight_sharing`, `scale_shift` and `convolutions` beside it; those that register a loss, of
+    `kfac.registration.losses`.
     These modules describe the arguments and errors that all of them have.
 
     Attributes:
@@ -166,6 +171,8 @@ class LayerCollection:
 
     register_fully_connected = _of_table(dense_layers.register_fully_connected)
     register_fully_connected_multi = _of_table(dense_layers.register_fully_connected_multi)
+    register_positionwise = _of_table(weight_sharing.register_positionwise)
+    register_tied_embedding = _of_table(weight_sharing.register_tied_embedding)
     register_generic = _of_table(dense_layers.register_generic)
     register_scale_and_shift = _of_table(scale_shift.register_scale_and_shift)
     register_layer_norm = _of_table(scale_shift.register_layer_norm)
@@ -185,6 +192,7 @@ class LayerCollection:
         batch_size: Scalar | None = None,
         *,
         finds_positions: bool = False,
+        mask: Tensor | None = None,
     ) -> dict[Parameters, FisherBlock]:
         """Registers the layers between parameters and the registered losses.
 
@@ -204,6 +212,11 @@ class LayerCollection:
             ids for each example; such as position embeddings. Its block is the Kronecker product of
             the diagonal of uses of each row, and of the second moment of output gradients over all
             positions, which count as independent. False leaves them generic.
+          mask: [batch, positions], false or zero at positions that the loss ignores; of the only
+            tower that is scanned now. None means where the weights of a loss are zero. It is for
+            dense layers and embeddings with these positions that have "kron_expand" or
+            "kron_reduce", by `define_linked_parameters` or as the default of layers with several
+            uses; see `register_positionwise`. Other approximations know no mask.
 
         Returns:
           The blocks that are new, by their parameter or tuple of parameters.
@@ -217,7 +230,7 @@ class LayerCollection:
           AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
             no layer and the number of examples is unknown. It is a ValueError, too.
         """
-        return self._auto_registration.register(var_list, batch_size, finds_positions)
+        return self._auto_registration.register(var_list, batch_size, finds_positions, mask)
 
     @functools.cached_property
     def _auto_registration(self) -> "AutoRegistration":

@@ -7,7 +7,6 @@ anew in each run of a session. The draws from predicted distributions are in `kf
 Called by losses, the loss table and the estimation modes.
 """
 
-import numbers
 import zlib
 from collections.abc import Sequence
 
@@ -17,9 +16,6 @@ from kfac._types import DType, Scalar, Tensor
 from kfac.state import CPU
 
 v1 = tf.compat.v1
-
-Seed = Tensor | Sequence[int] | int | None
-"""A pair of integers that fixes a draw; or an int or None for a new draw in each run."""
 
 
 def stateless_seed(source: str, step: Scalar) -> Tensor:
@@ -46,28 +42,6 @@ def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
     """
     with v1.device(CPU):
         return v1.random.uniform(shape, maxval=2**63 - 1, dtype=tf.int64, seed=seed)
-
-
-def as_stateless_seed(seed: Seed, what: str) -> Tensor:
-    """Returns a seed, int [2], for TensorFlow's stateless draws.
-
-    Args:
-      seed: int [2], which is returned; or an int or None for a seed that is drawn in each run.
-      what: Text that names the action, for the error.
-
-    Raises:
-      ValueError: The seed is none of these.
-    """
-    if seed is None or isinstance(seed, numbers.Integral):
-        return fresh_numbers([2], None if seed is None else int(seed))
-    pair = tf.convert_to_tensor(seed)
-    if not pair.dtype.is_integer or not pair.shape.is_compatible_with([2]):
-        raise ValueError(
-            f"Cannot {what}: the seed is a {pair.dtype.name} Tensor of shape {pair.shape}. "
-            "Accepted are None and Python ints, for another draw in each run of a session, and two "
-            "integers, for the same draw in each run. Pass such a seed."
-        )
-    return pair
 
 
 def random_signs(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ changes.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import tensorflow as tf
 
@@ -19,8 +20,10 @@ v1 = tf.compat.v1
 
 def current_workers() -> Workers | None:
     """Returns the workers of the default graph; None if each step is that of one process."""
-    found = enclosing_graphs(v1.get_default_graph())[-1].get_collection_ref(WORKERS)
-    return found[-1] if found else None
+    for graph in enclosing_graphs(v1.get_default_graph()):
+        if found := graph.get_collection_ref(WORKERS):
+            return cast(Workers, found[-1])
+    return None
 
 
 def summed(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -270,10 +270,13 @@ def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Spec:
 
 
 def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str) -> None:
-    """Refuses towers that train on their parts of the batch. `names` is the last one's scope."""
+    """Refuses towers and workers that train on their own parts of the batch.
+
+    `names` is the last tower's scope.
+    """
     count = len(towers)
-    if count == 1:
-        return
+    if count == 1 and (current_workers() is None or not build.gathered):
+        return  # `Estimator` refuses workers that gather nothing.
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
     train_op = towers[-1].train_op
@@ -292,11 +295,15 @@ def _check_optimizer_calls(towers: Sequence[Spec], build: TowerBuild, names: str
         none = "a train_op, but no optimizer of tf.compat.v1.train applied the gradients of the"
     if not TowerOptimizer.has_been_used():
         raise ValueError(f"Cannot train on {count} towers: model_fn returned {none} batch. {wrap}")
-    bare = ungathered_variables(train_op, names)
+    scope = f"{names}/" if count > 1 else ""
+    bare = ungathered_variables(train_op, scope, build.gathered)
     if bare:
+        where, part = f"on {count} towers", "a part of the batch"
+        if count == 1:
+            where, part = "with AllReduce", "the batch of each worker"
         raise ValueError(
-            f"Cannot train on {count} towers: model_fn has an optimizer without a TowerOptimizer, "
-            f"which would train [{', '.join(bare)}] on a part of the batch only. {wrap}"
+            f"Cannot train {where}: model_fn has an optimizer without a TowerOptimizer, which "
+            f"would train [{', '.join(bare)}] on {part} only. {wrap}"
         )
 
 

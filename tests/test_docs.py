@@ -78,6 +78,18 @@ def test_images_have_texts_of_one_line_and_papers_have_links():
         assert re.findall(r"arXiv[:\s]\s*\d{4}\.\d{4,5}", unlinked) == [], page
 
 
+def test_sidebar_shows_three_doors_of_at_most_six_guides():
+    """As the README does; other pages are below a page that lists them."""
+    trees = re.findall(r":caption: (.*)\n\n((?:.+\n)+?)```", (DOCS / "index.md").read_text())
+    start, *doors, reference = [(caption, guides.splitlines()) for caption, guides in trees]
+    assert (start[0], reference[0]) == ("Start", "Reference")
+    assert [caption for caption, _ in doors] == re.findall(
+        r"^### (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert max(len(guides) for _, guides in doors) == 6
+    assert "start/tour_kfac" in dict(doors)["Keras and K-FAC"]
+
+
 def load(path):
     """Imports a module of docs/ or tools/ from its file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)

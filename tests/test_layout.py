@@ -18,7 +18,7 @@ PUBLIC = {
         auto_register_layers batch_execute canned cluster curvature_matrix_vector_products
         data_reader estimator fisher_blocks fisher_factors for_canned graph_layer_collection
         graph_search keras layer_collection linalg loss_functions op_queue optimizer
-        periodic placement utils worker_roles
+        periodic placement precondition utils worker_roles
     """,
     "model_deploy": """
         Clone DeployedModel DeploymentConfig DevicePlan GradientReduction SharedPlacement

@@ -1,4 +1,7 @@
-"""Modules that answer at once, or where there is no TensorFlow: they do not import it."""
+"""Modules that answer at once, or where there is no TensorFlow: they do not import it.
+
+The last ones are of the process that hands out the tests.
+"""
 
 LIGHT = [
     "benchmarks.kfac_step.__main__",
@@ -9,6 +12,8 @@ LIGHT = [
     "replicate.addresses",
     "replicate.launch",
     "replicate.tower.default_towers",
+    "tests.children",
+    "tests.conftest",
 ]
 PROGRAM = """
 import importlib, sys

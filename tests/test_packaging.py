@@ -2,6 +2,7 @@
 
 import email
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -41,6 +42,9 @@ LOCKS = {
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
 }
 """Arguments that each lock is made from."""
+NOT_SOURCES = shutil.ignore_patterns(
+    ".*", "__pycache__", "*.egg-info", "_build", "build", "dist", "runs"
+)
 
 
 def python(*args, cwd):
@@ -60,10 +64,7 @@ def run(*args, cwd):
 def built(tmp_path_factory):
     """Paths of the wheel and the sdist, built without network from a copy of the project."""
     source = tmp_path_factory.mktemp("build") / "project"
-    skip = shutil.ignore_patterns(
-        ".*", "__pycache__", "*.egg-info", "_build", "build", "dist", "runs"
-    )
-    shutil.copytree(ROOT, source, ignore=skip)
+    shutil.copytree(ROOT, source, ignore=NOT_SOURCES)
     run("-m", "build", "--no-isolation", "--sdist", "--wheel", ".", cwd=source)
     (wheel,) = (source / "dist").glob("*.whl")
     (sdist,) = (source / "dist").glob("*.tar.gz")
@@ -121,12 +122,30 @@ def test_citation_and_container_name_what_there_is():
         rf"## \[{PROJECT['version']}\] - (\S+)", (ROOT / "CHANGELOG.md").read_text()
     )
     assert f"date-released: {released[1]}\n" in citation
+    commands = [line.split() for line in container_lines()]
+    assert commands == [["make", "setup", 'TF="${TF}"'], ["make", "train"]]
+    for command in container_lines():
+        subprocess.run(["sh", "-c", f"TF=cpu; {command} --dry-run"], cwd=ROOT, check=True)
+
+
+def container_lines():
+    """Commands of make that the Dockerfile runs, while the image is built and when it starts."""
     container = (ROOT / "Dockerfile").read_text()
     commands = re.findall(r"^RUN (make .*)$", container, re.MULTILINE)
-    commands += [" ".join(json.loads(each)) for each in re.findall(r"^CMD (.*)$", container, re.M)]
-    assert [each.split()[1] for each in commands] == ["setup", "train"]
-    for each in commands:
-        subprocess.run(["sh", "-c", f"TF=cpu; {each} --dry-run"], cwd=ROOT, check=True)
+    starts = re.findall(r"^CMD (.*)$", container, re.MULTILINE)
+    return [*commands, *(" ".join(json.loads(start)) for start in starts)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_lines_of_the_container_run_in_a_clean_folder(tmp_path):
+    """In a home of its own and without git, from files that the image has."""
+    source = shutil.copytree(ROOT, tmp_path / "src", ignore=NOT_SOURCES)
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PATH", "PIP"))}
+    given = {"TF": "cpu", "ARGS": "--train_steps=20", "HOME": str(tmp_path)}
+    for command in container_lines():
+        subprocess.run(["sh", "-c", command], cwd=source, env=kept | given, check=True)
+    assert list((source / "runs" / "convnet").glob("model.ckpt-20.*"))
 
 
 @pytest.mark.parametrize(
@@ -168,10 +187,10 @@ def test_nothing_tells_to_install_a_name_that_a_stranger_may_take():
     told = re.compile(
         r"(?:pip|uv)[^`\n]* (?:install|add) [^`\n]*replicate-model-fn|'replicate-model-fn\["
     )
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".sh"))]
+    texts = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted({*folders} - NOT_SOURCES(folder, folders))
+        texts += [Path(folder, name) for name in names if name.endswith((".py", ".md", ".sh"))]
     assert len(texts) > 1000
     found = [path.name for path in texts if told.search(path.read_text())]
     assert found == ["SECURITY.md"]  # It says why.

@@ -7,9 +7,10 @@
 # gpu: .venv, the newest TensorFlow with CUDA. pre: .venv-pre, what requirements-pre.lock pins: the
 # TensorFlow that comes next. tf215: .venv-tf215, what requirements-tf215.lock pins.
 # docs: .venv-docs, what requirements-docs.lock pins; it also sees the packages of .venv.
-# Uses uv where there is one, else venv and pip. A file .ready-* is written into the
-# environment last, so that an interrupted install is never taken for a finished one: it starts
-# afresh.
+# Uses uv where there is one, else venv and pip; what .venv has already, pip need not unpack again
+# for docs and pre. Modules get their bytecode when they are first imported, TensorFlow's at the end
+# of this. A file .ready-* is written into the environment last, so that an interrupted install is
+# never taken for a finished one: it starts afresh.
 set -euo pipefail
 
 flavour=$1
@@ -41,8 +42,10 @@ if command -v uv >/dev/null; then
 else
     tool=pip
     create() { "$python" -m venv "$venv"; }
-    install() { "$venv/bin/python" -m pip install -qq --disable-pip-version-check "$@"; }
+    install() { "$venv/bin/python" -m pip install -qq --no-compile --disable-pip-version-check "$@"; }
 fi
+
+same_python() { cmp -s <(.venv/bin/python -V) <("$venv/bin/python" -V); }
 
 what="$venv ($flavour, $("$python" -V 2>&1), $tool)"
 if [[ -e $ready && $("$python" -V 2>&1) == "$("$venv/bin/python" -V 2>&1)" ]]; then
@@ -53,6 +56,9 @@ else
     echo "setup: making $what: about $size, a minute or two"
     rm -rf "$venv"
     create || fail "cannot make $venv. On Debian and Ubuntu: apt-get install python3-venv"
+    if [[ $tool == pip && $flavour == @(docs|pre) && -e .venv/.ready-cpu ]] && same_python; then
+        .venv/bin/python tools/link_packages.py "$venv" --pins "$lock"
+    fi
 fi
 
 if [[ -n $lock ]]; then
@@ -67,5 +73,8 @@ if [[ -n $lock ]]; then
 else
     install -e '.[gpu,examples,dev]'
 fi
+[[ $flavour == docs ]] \
+    || env -u PYTHONDONTWRITEBYTECODE TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" -c "import tensorflow" 2>/dev/null \
+    || fail "TensorFlow cannot be imported: $venv/bin/python -c 'import tensorflow' says why"
 touch "$ready"
 echo "setup: done in $SECONDS s, $venv takes $(du -sh "$venv" | cut -f1)"

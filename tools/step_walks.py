@@ -40,6 +40,7 @@ _BESIDE = {
     "FisherEstimator._make_factors": _ONCE,
     "FisherEstimator.make_vars": _ONCE,
     "LayerCollection.check_registration": _ONCE,
+    "check_collection": _ONCE,
     "KfacOptimizer._make_velocities": _ONCE,
     "make_variable": _ONCE,
     "summarize": "(report of health)",
@@ -105,7 +106,10 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _only_forwards(code: types.CodeType) -> bool:
-    """Returns True for a function that returns a call on its arguments as they are."""
+    """Returns True for a function that returns a call on its arguments as they are.
+
+    A call of an operation of TensorFlow is a formula.
+    """
     source = ast.parse(textwrap.dedent(inspect.getsource(code)))
     function = source.body[0]
     body = [each for each in getattr(function, "body", []) if not _is_text(each)]
@@ -113,6 +117,8 @@ def _only_forwards(code: types.CodeType) -> bool:
         return False
     call = body[0].value
     if not isinstance(call, ast.Call):
+        return False
+    if ast.unparse(call.func).startswith("tf."):
         return False
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     return all(isinstance(each, ast.Name | ast.Attribute | ast.Constant) for each in given)

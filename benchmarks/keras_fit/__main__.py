@@ -3,6 +3,8 @@
 The learning rate that reaches the lowest loss first, or comes closest, counts.
 
     python -m benchmarks.keras_fit --data_dir=DIR     # MNIST's four IDX files, plain or .gz
+
+--picture=FILE draws the loss by steps and by seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +28,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("steps", 600, "steps of each run", lower_bound=1)
     flags.DEFINE_integer("every", 30, "steps between two measurements of the loss", lower_bound=1)
     flags.DEFINE_list("losses", ["0.1", "0.03", "0.01"], "losses to reach, in nats, falling")
-    harness.define_flags()
+    harness.define_flags(picture=True)
 
 
 def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
@@ -62,7 +64,7 @@ def table(curves: Mapping[str, Mapping[float, "Curve"]], losses: Sequence[float]
 
 
 def main(_: Sequence[str]) -> None:
-    """Runs the benchmark and prints its table."""
+    """Runs the benchmark, prints its table, and draws the curves with --picture."""
     from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
     from examples import mnist  # noqa: PLC0415
 
@@ -79,6 +81,21 @@ def main(_: Sequence[str]) -> None:
     losses = [float(loss) for loss in FLAGS.losses]
     print("\n".join(table(curves, losses)))
     harness.save({n: {str(r): c._asdict() for r, c in of.items()} for n, of in curves.items()})
+    if FLAGS.picture:
+        draw({name: by_rate[best(by_rate, losses)] for name, by_rate in curves.items()})
+
+
+def draw(curves: Mapping[str, "Curve"]) -> None:
+    """Draws the runs at the best learning rates, and Adam's last loss as a horizontal line."""
+    from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
+
+    names = {"SGD": "momentum SGD"}
+    lines = [loss_pictures.Line(names.get(name, name), *curve) for name, curve in curves.items()]
+    data = "MNIST" if FLAGS.data_dir else "digits"
+    target = curves["Adam"].losses[-1]
+    row = loss_pictures.Row(f"perceptron, {data}", lines, target, "Adam's last loss")
+    title = "Keras' fit, each optimizer at the best of three learning rates"
+    loss_pictures.draw(title, "training loss, nats per image", [row], FLAGS.picture)
 
 
 if __name__ == "__main__":

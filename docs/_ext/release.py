@@ -44,6 +44,6 @@ def add_version(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Adds the line."""
-    app.connect("source-read", add_version)
+    """Adds the line, when a page has the text of the file that it shows."""
+    app.connect("source-read", add_version, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
 """Links out of `docs/`: to pages made of the project's other Markdown files, and to source files.
 
-A page of the site whose whole text is `{{ file: ../examples/README.md }}` shows that file. Links
-to such a file lead to the page. Links to any other file of the project lead to a page that shows
-the file. Links work in the repository and on the site alike.
+A page of the site whose first line is `{{ file: ../examples/README.md }}` shows that file, and the
+rest of its own text below. Links to such a file lead to the page. Links to any other file of the
+project lead to a page that shows the file. Links work in the repository and on the site alike.
 """
 
 import os
@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
-SHOWN = re.compile(r"\A\{\{ file: (\S+) \}\}\s*\Z")
+SHOWN = re.compile(r"\A\{\{ file: (\S+) \}\}\n(.*)\Z", re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 SCHEME = "repository:"
 
@@ -77,8 +77,9 @@ def read_page(app: Sphinx, page: str, source: list[str]) -> None:
     if shown:
         file = (folder / shown.group(1)).resolve()
         app.env.note_dependency(str(file))
-        source[0], folder = file.read_text(), file.parent
-    source[0] = rebased(source[0], folder, page)
+        source[0] = rebased(file.read_text(), file.parent, page) + rebased(shown[2], folder, page)
+    else:
+        source[0] = rebased(source[0], folder, page)
 
 
 def resolve_links(app: Sphinx, document: nodes.document, page: str) -> None:

@@ -8,6 +8,7 @@ op. Sums are part of checkpoints, so a run that stops between two updates resume
 caller decides when to add and when to fold. Called by the estimator.
 """
 
+import functools
 import math
 import typing
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
+from kfac.fisher_factors.moving_average import fold_average
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read
@@ -65,9 +67,14 @@ def fold_batch(
                 early.append(None)
                 finite.append(factor.will_be_finite(substitutes))
             else:
-                early.append(factor.batch_statistic(substitutes))
+                early.append(factor.statistic(factor.batch_moment(substitutes)))
     return fold_statistics(
-        factors, devices, early, ema_decay, finite, lambda each: each.batch_statistic(substitutes)
+        factors,
+        devices,
+        early,
+        ema_decay,
+        finite,
+        lambda factor: factor.statistic(factor.batch_moment(substitutes)),
     )
 
 
@@ -100,16 +107,17 @@ def fold_statistics(
     of_all = [tensor_ops.all_finite_in(checked)] if checked else []
     accept = tensor_ops.all_true([*finite, *of_all])
     decays = _decays(factors, devices, ema_decay)
+    fold = functools.partial(fold_average, omega=1.0)
     updates: list[Operation] = []
     large: dict[str, list[Operation]] = {}
     for factor, device, statistic, decay in zip(factors, devices, statistics, decays, strict=True):
         with v1.device(device):
             if statistic is not None or compute is None:
-                updates.append(factor.fold(statistic, accept, decay))
+                updates.append(fold(factor.cov_variables, statistic, accept, beta=decay))
                 continue
             with v1.control_dependencies([accept, *large.get(device, [])]):
                 late = compute(factor)
-            large[device] = [factor.fold(late, accept, decay)]
+            large[device] = [fold(factor.cov_variables, late, accept, beta=decay)]
             updates += large[device]
     return updates
 
@@ -124,7 +132,9 @@ def _decays(
         if (device, factor.dtype) not in found:
             with v1.device(device):
                 is_known = isinstance(value, (int, float))
-                found[device, factor.dtype] = value if is_known else tf.cast(value, factor.dtype)
+                found[device, factor.dtype] = (
+                    float(value) if is_known else tf.cast(value, factor.dtype)
+                )
     return [found[device, factor.dtype] for factor, device in zip(factors, devices, strict=True)]
 
 

@@ -11,6 +11,7 @@ by the estimator.
 """
 
 import contextlib
+import functools
 import itertools
 import typing
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
-from kfac.curvature.estimation_modes import EstimationMode
+from kfac.curvature.estimation_modes import EstimationMode, Signal
 from kfac.curvature.gradients import mask_before_unpooling
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import Substitutes
@@ -46,43 +47,25 @@ class BackwardPass(NamedTuple):
     next_step: Tensor
 
 
-class BegunStatistics(NamedTuple):
-    """Statistics of a batch that have begun.
-
-    Attributes:
-      due: When to compute them: a bool [] or a Python True, or the gate that the backward pass is
-        behind.
-      start: Time at which they began.
-      backward: The backward pass, if it is made already.
-    """
-
-    due: Tensor | Gate | bool
-    start: Tensor
-    backward: BackwardPass | None = None
-
-    def waits(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a scope of operations that wait for the start, if they may not be due."""
-        return v1.control_dependencies([] if self.due is True else [self.start])
-
-
 def propagate_back(
     mode: EstimationMode,
     losses: RegisteredLosses,
     tensors: Sequence[Tensor],
-    variables: Sequence[Variable],
-    step: Tensor,
+    sample_step: Variable,
     colocate: bool,
+    variables: Sequence[Variable] = (),
 ) -> BackwardPass:
     """Builds one pass to tensors, layer outputs or parameters, and to further variables.
 
-    Losses need not depend on these variables. `step`, int64 [], is that of random draws. `colocate`
-    runs the pass on the devices of the forward pass.
+    Losses need not depend on these variables. `sample_step`, int64 [], is the step of random draws.
+    `colocate` runs the pass on the devices of the forward pass.
 
     Raises:
       ValueError: No source reaches some of the tensors; the message names them.
     """
+    step = read(sample_step)
     values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
-    signals = mode.make_signals(values, losses, step)
+    signals = mode.make_signals(losses, step) if mode.make_signals else [Signal(values)]
     targets = [*tensors, *variables]
     all_gradients = []
     for signal in signals:
@@ -138,6 +121,7 @@ class BackwardPasses:
 
     Attributes:
       sample_step: int64 variable [], how many times targets were drawn.
+      new: Returns a new pass, to further `variables`, too; see `propagate_back`.
     """
 
     def __init__(
@@ -149,10 +133,11 @@ class BackwardPasses:
     ) -> None:
         """Makes the variable. `colocate` runs the passes where the forward pass ran."""
         self._name = name
-        self._mode = mode
-        self._collection = collection
-        self._colocate = colocate
         self.sample_step = make_counter("sample_step")
+        tensors = [block.tensors_to_compute_grads() for block in collection.get_blocks()]
+        self.new = functools.partial(
+            propagate_back, mode, collection, tf.nest.flatten(tensors), self.sample_step, colocate
+        )
         self._always: BackwardPass | None = None
         self._stand_ins: BackwardPass | None = None
 
@@ -168,25 +153,13 @@ class BackwardPasses:
         """
         return self._stand_ins or self.always(variables)
 
-    def new(self, variables: Sequence[Variable] = ()) -> BackwardPass:
-        """Returns a new pass, to further variables, too."""
-        blocks = self._collection.get_blocks()
-        return propagate_back(
-            self._mode,
-            self._collection,
-            tf.nest.flatten([block.tensors_to_compute_grads() for block in blocks]),
-            variables,
-            read(self.sample_step),
-            self._colocate,
-        )
-
     def always(self, variables: Sequence[Variable] = ()) -> BackwardPass:
         """Returns the pass that always runs. Only the first call may ask for variables."""
         if self._always is None:
             # Once factors are made, a conditional branch may ask for it.
             scope = contextlib.nullcontext() if self.are_none else tf.init_scope()
             with scope, v1.name_scope(self._name):
-                self._always = self.new(variables)
+                self._always = self.new(variables=variables)
         return self._always
 
     def behind(self, gate: Gate) -> BackwardPass:

@@ -39,6 +39,10 @@ v1 = tf.compat.v1
 FISHER, EMPIRICAL_FISHER, GGN = "Fisher", "Empirical_Fisher", "GGN"
 
 
+COLUMNS = 16
+"""Columns of B that are computed together, at most: they are all in memory at once."""
+
+
 class Signal(NamedTuple):
     """One back-propagation: the tensors to differentiate, and the derivatives at each of them.
 
@@ -53,31 +57,25 @@ class EstimationMode(NamedTuple):
     """A way to estimate the matrix "Fisher", "Empirical_Fisher" or "GGN".
 
     Losses are evaluated on targets "data" or "sample". `coeff_mode` is the power of a loss's
-    coefficient in the signal. `make_signals` takes the evaluated losses, the registered losses and
-    the step of random draws.
+    coefficient in the signal. `make_signals` takes the registered losses and the step of random
+    draws; None means that the losses themselves are the only signal.
     """
 
     mat_type: str
     target_mode: str
     coeff_mode: str
-    make_signals: Callable[[list[Tensor], RegisteredLosses, Scalar], list[Signal]]
-
-
-def _loss_gradients(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-    del losses, step
-    return [Signal(values)]
+    make_signals: Callable[[RegisteredLosses, Scalar], list[Signal]] | None = None
 
 
 def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates B times random signs: E[B r rᵀ Bᵀ] = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-        del values
+    def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         parts = []
         for entry in losses.losses_by_name.values():
-            seeds = [entry.tower_seed(tower, step) for tower in range(len(entry.towers))]
             products = [
-                _signs_product(ggn, *pair) for pair in zip(entry.towers, seeds, strict=True)
+                _signs_product(ggn, loss, entry.tower_seed(tower, step))
+                for tower, loss in enumerate(entry.towers)
             ]
             parts.append(_from_inputs(entry, products))
         return [_joined(parts)]
@@ -98,23 +96,27 @@ def _signs_product(ggn: bool, loss: LossFunction, seed: Tensor) -> Sequence[Tens
 def _exact(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates the columns of B one by one: Σ_k B e_k e_kᵀ Bᵀ = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
-        del values, step
-        return [
-            _from_inputs(entry, [_column(ggn, loss, index) for loss in entry.towers])
-            for name, entry in losses.losses_by_name.items()
-            for index in np.ndindex(_columns_shape(ggn, name, entry))
-        ]
+    def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
+        del step
+        signals = []
+        for name, entry in losses.losses_by_name.items():
+            indices = list(np.ndindex(_columns_shape(ggn, name, entry)))
+            for first in range(0, len(indices), COLUMNS):
+                some = indices[first : first + COLUMNS]
+                columns = [_columns(ggn, loss, some) for loss in entry.towers]
+                signals += [_from_inputs(entry, of_k) for of_k in zip(*columns, strict=True)]
+        return signals
 
     return make
 
 
-def _column(ggn: bool, loss: LossFunction, index: Sequence[int]) -> Sequence[Tensor]:
-    """Returns B e_k, by input of the loss."""
+def _columns(ggn: bool, loss: LossFunction, indices: Sequence[Sequence[int]]) -> list[list[Tensor]]:
+    """Returns B e_k for several k, each by input of the loss."""
     with v1.device(loss.device):
-        if ggn:
-            return tf.nest.flatten(loss.multiply_ggn_factor_replicated_one_hot(index))
-        return tf.nest.flatten(loss.multiply_fisher_factor_replicated_one_hot(index))
+        multiply = (
+            loss.multiply_ggn_factor_one_hots if ggn else loss.multiply_fisher_factor_one_hots
+        )
+        return [tf.nest.flatten(column) for column in multiply(indices)]
 
 
 def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:
@@ -157,8 +159,8 @@ def _joined(signals: Sequence[Signal]) -> Signal:
 
 MODES: Mapping[str, EstimationMode] = types.MappingProxyType(
     {
-        "gradients": EstimationMode(FISHER, "sample", "sqrt", _loss_gradients),
-        "empirical": EstimationMode(EMPIRICAL_FISHER, "data", "regular", _loss_gradients),
+        "gradients": EstimationMode(FISHER, "sample", "sqrt"),
+        "empirical": EstimationMode(EMPIRICAL_FISHER, "data", "regular"),
         "curvature_prop": EstimationMode(FISHER, "sample", "sqrt", _curvature_propagation(False)),
         "curvature_prop_GGN": EstimationMode(GGN, "sample", "sqrt", _curvature_propagation(True)),
         "exact": EstimationMode(FISHER, "sample", "sqrt", _exact(False)),

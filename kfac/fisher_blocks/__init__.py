@@ -18,12 +18,15 @@ from kfac.fisher_blocks.multi import (
 )
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_blocks.tied import TiedEmbeddingFB
+from kfac.fisher_blocks.weight_sharing import ConvReduceFB, WeightSharingFB
 
 __all__ = [
     "ConvDiagonalFB",
     "ConvEKFACFB",
     "ConvKFCBasicFB",
     "ConvKFCBasicMultiIndepFB",
+    "ConvReduceFB",
     "DepthwiseConvDiagonalFB",
     "DepthwiseConvKFCBasicFB",
     "EigenbasisBlock",
@@ -39,4 +42,6 @@ __all__ = [
     "ScaleAndShiftDiagonalFB",
     "ScaleAndShiftFullFB",
     "SingleFactorBlock",
+    "TiedEmbeddingFB",
+    "WeightSharingFB",
 ]

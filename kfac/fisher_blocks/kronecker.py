@@ -130,30 +130,20 @@ def as_text(dimensions: tuple[int, int]) -> str:
 
 
 @shared
-def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns π and 1/π, shape [] each, by which √λ' is split; Martens & Grosse (2015), §6.3.
-
-    π = √((tr A / dim A) / (tr G / dim G)) balances the error terms of π√λ' on the diagonal of A and
-    of √λ'/π on that of G. It is 1 where a trace is zero, as with outputs that no gradient reached.
-    The means are tr A / dim A and tr G / dim G.
-    """
-    # A ratio of ratios rather than of products: products of small traces underflow in float32.
-    ratio = tf.math.divide_no_nan(a_mean, g_mean)
-    ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)
-    return tf.sqrt(ratio), tf.math.rsqrt(ratio)
-
-
-@shared
 def split_damping(
     a_mean: Scalar, g_mean: Scalar, root: Scalar, *, dtypes: tuple[DType, DType]
 ) -> tuple[Tensor, Tensor]:
-    """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G; for π see `balance`.
+    """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G; Martens & Grosse, §6.3.
 
-    The means are those of the eigenvalues of A and G; `root` is √λ'.
+    π = √((tr A / dim A) / (tr G / dim G)) balances the error terms of π√λ' on the diagonal of A and
+    of √λ'/π on that of G. It is 1 where a trace is zero, as with outputs that no gradient reached.
+    The means are tr A / dim A and tr G / dim G; `root` is √λ'.
     """
     a, g, both = (as_scalar(x, dtypes[0]) for x in (a_mean, g_mean, root))
-    pi, inverse = balance(a, g)
-    return both * pi, tf.cast(both * inverse, dtypes[1])
+    # A ratio of ratios rather than of products: products of small traces underflow in float32.
+    ratio = tf.math.divide_no_nan(a, g)
+    ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)
+    return both * tf.sqrt(ratio), tf.cast(both * tf.math.rsqrt(ratio), dtypes[1])
 
 
 @typing.final

@@ -24,6 +24,12 @@ from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
+from kfac.fisher_factors.tied import TiedColumnsFactor, TiedRowsFactor
+from kfac.fisher_factors.weight_sharing import (
+    SharedGradientFactor,
+    SharedIdsFactor,
+    SharedInputFactor,
+)
 from kfac.linalg.damped_functions import Cholesky, CholeskyInverse, MatrixFunction, Power
 
 __all__ = [
@@ -54,4 +60,9 @@ __all__ = [
     "Power",
     "ScaleAndShiftDiagonalFactor",
     "ScaleAndShiftFullFactor",
+    "SharedGradientFactor",
+    "SharedIdsFactor",
+    "SharedInputFactor",
+    "TiedColumnsFactor",
+    "TiedRowsFactor",
 ]

@@ -168,11 +168,13 @@ class FisherFactor(NamedFunctions):
         crosses = len(set(self._devices)) > 1
         share = self._packed_tower_moment if crosses else self._tower_moment
         sources = []
-        for towers in self._with_substitutes(substitutes):
+        known = self._default_substitutes() if substitutes is None else substitutes
+        for towers in self._tensors:
             moments = []
             for tensors, device in zip(towers, self._devices, strict=True):
                 with v1.device(device):
-                    moments.append(share(tensors))
+                    now = tf.nest.map_structure(lambda t: known.get(t.ref(), t), tensors)
+                    moments.append(share(now))
             totals, counts = zip(*moments, strict=True)
             total = tf.add_n(totals)
             total = self.unpacked(total) if crosses else total
@@ -199,14 +201,6 @@ class FisherFactor(NamedFunctions):
         """Takes what a function returns as substitutes wherever none are given."""
         self._default_substitutes = substitutes
 
-    def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
-        """Returns the tensors of the statistic by [source][tower]."""
-        known = self._default_substitutes() if substitutes is None else substitutes
-        return [
-            tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
-            for towers in self._tensors
-        ]
-
     @property
     def can_predict_finite(self) -> bool:
         """True if `will_be_finite` can tell from the tensors that a statistic must be finite."""
@@ -219,13 +213,13 @@ class FisherFactor(NamedFunctions):
         each entry of the statistic, up to the number of times that the statistic uses an entry. The
         arguments are those of `batch_statistic`.
         """
+        known = self._default_substitutes() if substitutes is None else substitutes
         squares = []
-        for towers in self._with_substitutes(substitutes):
+        for towers in self._tensors:
             for tensors, device in zip(towers, self._devices, strict=True):
                 with v1.device(device):
-                    squares += [
-                        tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in tf.nest.flatten(tensors)
-                    ]
+                    now = [known.get(t.ref(), t) for t in tf.nest.flatten(tensors)]
+                    squares += [tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in now]
         return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
@@ -275,23 +269,6 @@ class FisherFactor(NamedFunctions):
     def read_weight(self) -> Tensor:
         """Reads w, the weight of all that is in the average, shape []; zero at first."""
         return read(self.cov_variables[1])
-
-    def fold(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
-    ) -> Operation:
-        """Returns an op that folds a batch into the average.
-
-        Args:
-          statistic: C of `cov_shape`.
-          accept: bool []; if false, the batch is counted as refused and changes nothing else.
-          ema_decay: β, weight of the past.
-          ema_weight: ω, weight of this batch.
-        """
-        scalars = [x() if callable(x) else x for x in (ema_decay, ema_weight)]
-        beta, omega = (
-            float(x) if isinstance(x, numbers.Real) else tf.convert_to_tensor(x) for x in scalars
-        )
-        return fold_average(self.cov_variables, statistic, accept, beta=beta, omega=omega)
 
     # Damped functions of the matrix.
 
@@ -388,10 +365,17 @@ class FisherFactor(NamedFunctions):
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
         """Returns an op that folds this batch into the average, if its statistic is finite.
 
-        The weights are those of `fold`.
+        Args:
+          ema_decay: β, weight of the past.
+          ema_weight: ω, weight of this batch.
         """
+        scalars = [x() if callable(x) else x for x in (ema_decay, ema_weight)]
+        beta, omega = (
+            float(x) if isinstance(x, numbers.Real) else tf.convert_to_tensor(x) for x in scalars
+        )
         statistic = self.batch_statistic()
-        return self.fold(statistic, self.is_finite(statistic), ema_decay, ema_weight)
+        accept = self.is_finite(statistic)
+        return fold_average(self.cov_variables, statistic, accept, beta=beta, omega=omega)
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""

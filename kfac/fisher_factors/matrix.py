@@ -76,25 +76,25 @@ class KeepingFactor(FisherFactor):
         self, dampings: Mapping[str, Tensor], averages: Known = NOTHING_KNOWN
     ) -> list[Change]:
         """See `FisherFactor.updated_inverses`."""
-        slots, settings = self._slots_and_settings(dampings)
-        return compute_changes(self._matrix_of(averages), *slots, **settings)
+        variables = tuple(slot.variables for slot in self.inverses)
+        of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
+        matrix = self._matrix_of(averages)
+        return compute_changes(matrix, variables, of_slots, **self._function_settings)
 
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""
         if not self.inverses:
             return []
-        slots, settings = self._slots_and_settings(dampings)
-        return [refresh_slots(self._source(), *slots, device=device, **settings)]
+        variables = tuple(slot.variables for slot in self.inverses)
+        of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
+        settings = self._function_settings
+        return [refresh_slots(self._source(), variables, of_slots, device=device, **settings)]
 
-    def _slots_and_settings(self, dampings: Mapping[str, Tensor]) -> tuple[Any, dict[str, Any]]:
-        """Returns variables and damping of each function, and settings of `compute_changes`."""
-        slots = self.inverses
-        by_slot = (
-            tuple(slot.variables for slot in slots),
-            tuple(dampings[slot.damping.name] for slot in slots),
-        )
-        return by_slot, {
-            "functions": tuple(slot.function for slot in slots),
+    @property
+    def _function_settings(self) -> dict[str, Any]:
+        """The functions and other settings of `compute_changes`."""
+        return {
+            "functions": tuple(slot.function for slot in self.inverses),
             "method": self._inverse_method(),
             "dtype": tensor_ops.statistics_dtype(self.inverse_dtype),
         }

@@ -17,6 +17,8 @@ from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.registration import register_plans
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
+from kfac.graph_search.weight_sharing import Sharing, counted_positions
+from kfac.loss_functions.base import LossFunction
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
 from kfac.registration.report import Decision, warning_text
@@ -53,13 +55,14 @@ class AutoRegistration:
         var_list: Sequence[Variable] | None = None,
         batch_size: Scalar | None = None,
         finds_positions: bool = False,
+        mask: Tensor | None = None,
     ) -> dict[Parameters, FisherBlock]:
         """Registers the layers between parameters and losses, in towers not scanned yet.
 
         Arguments, results and errors are those of `LayerCollection.auto_register_layers`.
         """
         self._scope.check_open("layers automatically")
-        towers = self._inputs_by_tower()
+        towers = self._losses_by_tower()
         if self._scanned_towers >= len(towers):
             raise ValueError(
                 f"Cannot register layers automatically in {self._scope.name}: all {len(towers)} "
@@ -72,12 +75,27 @@ class AutoRegistration:
         check_not_partitioned("register layers automatically", var_list)
         before = set(self._layers.blocks)
         with graph.as_default(), graph.control_dependencies(None):
-            for loss_inputs in towers[self._scanned_towers :]:
-                self._scan(Tower(loss_inputs, var_list, finds_positions), batch_size)
+            for losses in self._unscanned(towers, mask):
+                counted = counted_positions(losses) if mask is None else mask
+                inputs = tf.nest.flatten([loss.inputs for loss in losses])
+                sharing = Sharing(self._layers, counted)
+                self._scan(Tower(inputs, var_list, finds_positions, sharing.of), batch_size)
         return {key: block for key, block in self._layers.blocks.items() if key not in before}
 
-    def _inputs_by_tower(self) -> list[list[Tensor]]:
-        """Returns the inputs of the losses of each tower."""
+    def _unscanned(
+        self, towers: Sequence[Sequence[LossFunction]], mask: Tensor | None
+    ) -> Sequence[Sequence[LossFunction]]:
+        left = towers[self._scanned_towers :]
+        if mask is not None and len(left) > 1:
+            raise ValueError(
+                f"Cannot register layers automatically in {self._scope.name}: mask is that of one "
+                f"tower, and {len(left)} are to be scanned. Call auto_register_layers in each "
+                "tower, with its mask, after its losses."
+            )
+        return left
+
+    def _losses_by_tower(self) -> list[tuple[LossFunction, ...]]:
+        """Returns the losses of each tower."""
         towers = {name: len(entry.towers) for name, entry in self._losses.entries.items()}
         if not towers:
             raise ValueError(
@@ -91,8 +109,7 @@ class AutoRegistration:
                 f"registered by different numbers of towers, {towers}. Every tower must register "
                 "all losses before layers are looked for."
             )
-        by_tower = zip(*self._losses.towers_by_loss, strict=True)
-        return [tf.nest.flatten([loss.inputs for loss in losses]) for losses in by_tower]
+        return list(zip(*self._losses.towers_by_loss, strict=True))
 
     def _scan(self, tower: Tower, batch_size: Scalar | None) -> None:
         """Registers the layers of one tower."""

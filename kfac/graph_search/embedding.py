@@ -28,6 +28,7 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     if ids.shape.rank is None:
         raise NotRegistrableError(f"is looked up in {op.name!r} by ids of unknown shape")
     data = {"inputs": ids, "outputs": op.outputs[0], "leading": ids.shape.as_list()}
+    data |= tower.sharing_of(variable)
     return [tower.match(RecordType.embedding, variable, use, data, ids)]
 
 

@@ -12,7 +12,7 @@ from kfac._types import Variable
 from kfac.graph_search.bias import ADDITIONS
 from kfac.graph_search.convolution import match_convolution, match_depthwise
 from kfac.graph_search.embedding import match_lookup
-from kfac.graph_search.matmul import match_einsum, match_product
+from kfac.graph_search.matmul import match_einsum, match_product, match_transpose
 from kfac.graph_search.normalization import match_fused_norm, match_scale
 from kfac.graph_search.positions import match_position
 from kfac.graph_search.records import MatchRecord, NotRegistrableError
@@ -42,6 +42,7 @@ _MATCHERS_BY_OP: Mapping[str, Matcher] = types.MappingProxyType(
         "MatMul": match_product,
         "Mul": match_scale,
         "ResourceGather": match_lookup,
+        "Transpose": match_transpose,
     }
 )
 

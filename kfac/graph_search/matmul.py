@@ -4,6 +4,7 @@ The op is a `MatMul`, a `BatchMatMul` of any version, or an `Einsum`; the layer 
 Called by the table of matchers.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,16 +38,15 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
     if use.position == 0:
         raise NotRegistrableError(f"is the left factor of {op.name!r}, where rows are not examples")
     if flips_weight:
-        raise NotRegistrableError(
-            f"is transposed in {op.name!r}; a weight must be [inputs, outputs]"
-        )
+        return match_transposed(tower, variable, use, use)
     if use.value.shape.rank != 2:
         raise NotRegistrableError(f"is more than one matrix in {op.name!r}")
     taken = op.inputs[0]
     _check_inputs(tower, taken, use)
     if not flips_inputs:
         inputs = _before_folding(taken, use.value)
-        return _records(tower, variable, use, _Inputs(inputs, inputs.shape.as_list()[:-1]))
+        leading = inputs.shape.as_list()[:-1]
+        return _records(tower, variable, use, _Inputs(inputs, leading))
     if taken.shape.rank != 2:
         raise NotRegistrableError(f"has inputs in {op.name!r} that are transposed")
 
@@ -55,6 +55,31 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
             return tf.transpose(taken)
 
     return _records(tower, variable, use, _Inputs(flipped, taken.shape.as_list()[1:]))
+
+
+def match_transposed(tower: Tower, variable: Variable, use: Use, product: Use) -> list[MatchRecord]:
+    """Returns the output layer h Wᵀ of a tied embedding W, if that is to have expand.
+
+    `use` is that of the table, `product` that of the matrix by the op that multiplies it.
+    """
+    op = product.op
+    if variable.shape.rank != 2 or not tower.sharing_of(variable):
+        raise NotRegistrableError(
+            f"is transposed in {op.name!r}; a weight must be [inputs, outputs]"
+        )
+    data = {"inputs": op.inputs[0], "outputs": op.outputs[0], "leading": ()}
+    return [tower.match(RecordType.tied, variable, use, data, op.outputs[0])]
+
+
+def match_transpose(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the output layer of a tied embedding that is transposed by an op of its own."""
+    product = tower.only_consumer(use.op.outputs[0])
+    is_factor = product is not None and product.op.type == "MatMul" and product.position == 1
+    if product is None or not is_factor or use.position or variable.shape.rank != 2:
+        raise NotRegistrableError(f"goes into {use.op.name!r}, and Transpose is no known layer")
+    if product.op.get_attr("transpose_a") or product.op.get_attr("transpose_b"):
+        raise NotRegistrableError(f"is transposed twice, in {use.op.name!r} and after it")
+    return match_transposed(tower, variable, use, product)
 
 
 def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:
@@ -76,30 +101,36 @@ def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:
 def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the dense layers that an `Einsum` can be: ...i,io->...o, in any letters.
 
-    The weight may have several axes of inputs, but only one of outputs.
+    The weight may have several axes of inputs. It has one of outputs, or several if it is to have
+    an approximation of weights that are shared along positions.
     """
     equation = use.op.get_attr("equation").decode().replace(" ", "")
     terms, _, result = equation.partition("->")
     operands = terms.split(",")
-    if len(operands) != 2 or not _is_dense(
-        operands[1 - use.position], operands[use.position], result
-    ):
+    most = len(operands[use.position]) if tower.sharing_of(variable) else 2
+    fitting = [
+        produced
+        for produced in range(1, most)
+        if len(operands) == 2
+        and _is_dense(operands[1 - use.position], operands[use.position], result, produced)
+    ]
+    if not fitting:
         raise NotRegistrableError(
             f"is in {use.op.name!r} with {equation!r}; a dense layer is like '...i,io->...o'"
         )
     taken = use.op.inputs[1 - use.position]
-    axes = len(operands[use.position]) - 1
+    axes = len(operands[use.position]) - fitting[0]
     _check_inputs(tower, taken, use)
     leading = taken.shape.as_list()[:-axes]
     if axes == 1:
-        return _records(tower, variable, use, _Inputs(taken, leading))
-    size = use.value.shape[:-1].num_elements()
+        return _records(tower, variable, use, _Inputs(taken, leading), fitting[0])
+    size = use.value.shape[:axes].num_elements()
 
     def folded() -> Tensor:
         with v1.device(taken.device):
             return tf.reshape(taken, [-1, size])
 
-    return _records(tower, variable, use, _Inputs(folded, leading))
+    return _records(tower, variable, use, _Inputs(folded, leading), fitting[0])
 
 
 def _check_inputs(tower: Tower, inputs: Tensor, use: Use) -> None:
@@ -109,8 +140,9 @@ def _check_inputs(tower: Tower, inputs: Tensor, use: Use) -> None:
         raise NotRegistrableError(f"has inputs in {use.op.name!r} of unknown shape")
 
 
-def _is_dense(inputs: str, weight: str, result: str) -> bool:
-    contracted, produced = weight[:-1], weight[-1:]
+def _is_dense(inputs: str, weight: str, result: str, axes: int) -> bool:
+    """Returns True for a dense layer whose weight has as many axes of outputs at its end."""
+    contracted, produced = weight[:-axes], weight[-axes:]
     leading = inputs[: len(inputs) - len(contracted)]
     return (
         "." not in weight
@@ -119,18 +151,26 @@ def _is_dense(inputs: str, weight: str, result: str) -> bool:
         and inputs.endswith(contracted)
         and result == leading + produced
         and not set(leading) & set(weight)
-        and produced not in contracted
         and len(set(weight)) == len(weight)
     )
 
 
-def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> list[MatchRecord]:
-    """Returns the layer without a bias and, if a bias follows, the layer with it."""
+def _records(
+    tower: Tower, variable: Variable, use: Use, inputs: _Inputs, axes: int = 1
+) -> list[MatchRecord]:
+    """Returns the layer without a bias and, if a bias follows, the layer with it.
+
+    `axes` is the number of axes of outputs at the end of the weight, as the op takes it.
+    """
     op, product = use.op, use.op.outputs[0]
-    outputs = static_size(use.value, -1)
+    outputs = use.value.shape[-axes:].num_elements()
     data = {"inputs": inputs.tensor, "leading": inputs.leading, "outputs": product}
+    data |= tower.sharing_of(variable)
     alone = tower.match(RecordType.fully_connected, variable, use, data)
-    records = [alone] if static_size(variable, -1) == outputs else []
+    is_whole = static_size(variable, -1) == outputs
+    if not is_whole and "sharing" in data and _is_split(variable, outputs):
+        data["output_axes"] = True
+    records = [alone] if is_whole or "output_axes" in data else []
     found = find_bias(tower, product, outputs)
     if found is not None:
         both = with_part(alone, found.bias, found.tensors, " with a bias", outputs=found.outputs)
@@ -140,3 +180,9 @@ def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> lis
             f"has {variable.shape.rank} axes and is reshaped for {op.name!r}, without a bias"
         )
     return records
+
+
+def _is_split(variable: Variable, outputs: int | None) -> bool:
+    """Returns True if some axes at the end of a weight have all the outputs."""
+    sizes = variable.shape.as_list()
+    return outputs in [math.prod(sizes[-axes:]) for axes in range(1, len(sizes))]

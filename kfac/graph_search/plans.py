@@ -84,7 +84,7 @@ class LayerPlan:
 
     Inputs and outputs are those in each place where the layer is applied. `settings` are the other
     arguments, such as the geometry of a convolution. `num_uses`, of functions that ask for it,
-    counts the uses in all places together.
+    counts the uses in all places together; `masks`, of such functions, are those of all places.
     """
 
     function: Callable[..., None]
@@ -92,6 +92,7 @@ class LayerPlan:
     outputs: Sequence[TensorSource]
     settings: Mapping[str, Any]
     num_uses: int | CountedUses | None = None
+    masks: Sequence[TensorSource | None] = ()
 
     def register(
         self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
@@ -101,6 +102,8 @@ class LayerPlan:
         for name, sources in (("inputs", self.inputs), ("outputs", self.outputs)):
             found = [tensors.get(source) for source in sources]
             arguments[name] = found if len(found) > 1 else found[0]
+        if self.masks:
+            arguments["mask"] = [tensors.get(mask) for mask in self.masks if mask is not None]
         if self.num_uses is not None:
             arguments["num_uses"] = tensors.count(self.num_uses)
         self.function(layers, params, reuse=reuse, **arguments)

@@ -54,6 +54,7 @@ def match_position(tower: Tower, variable: Variable, use: Use) -> list[MatchReco
             return tf.reshape(tf.broadcast_to(rows, tf.shape(outputs)[:-1]), [-1])
 
     data = {"inputs": repeated, "outputs": outputs, "leading": outputs.shape.as_list()[:-1]}
+    data |= tower.sharing_of(variable)
     return [tower.match(RecordType.embedding, variable, use, data, outputs)]
 
 

@@ -6,6 +6,7 @@ among them, and registration reads them.
 
 import dataclasses
 import enum
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ class RecordType(enum.Enum):
 
     fully_connected = "dense layer"
     embedding = "embedding"
+    tied = "output layer of a tied embedding"
     conv2d = "2-D convolution"
     convolution = "convolution"
     depthwise_conv2d = "depthwise convolution"
@@ -67,8 +69,21 @@ def ensure_sequence(value: Any) -> Any:
 
 
 def names_of(params: Parameters) -> tuple[str, ...]:
-    """Returns the names of parameters, by which they are sorted and shown in messages."""
+    """Returns the names of parameters, as messages show them."""
     return tuple(name_of(param) for param in as_tuple(params))
+
+
+def place_of(params: Parameters) -> tuple[Any, ...]:
+    """Returns the key by which parameters are sorted: their names, with numbers by size.
+
+    So `dense_9` comes before `dense_10`, as `dense_1` before `dense_2`. Processes of a job, and
+    another life of one, number the layers of Keras from where they are, and sort them alike.
+    """
+    texts = (re.split(r"(\d+)", name) for name in names_of(params))
+    return tuple(
+        tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+        for parts in texts
+    )
 
 
 def with_part(
@@ -87,7 +102,7 @@ def with_part(
 def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]:
     """Returns matches by parameters, sorted by name; matches of one key are sorted by position."""
     by_key: dict[Parameters, list[MatchRecord]] = {}
-    for record in sorted(records, key=lambda r: (names_of(r.params), r.order)):
+    for record in sorted(records, key=lambda r: (place_of(r.params), r.order)):
         by_key.setdefault(record.params, []).append(record)
     return by_key
 

@@ -24,7 +24,9 @@ from kfac.graph_search.records import (
     Records,
     RecordType,
     names_of,
+    place_of,
 )
+from kfac.graph_search.weight_sharing import plan_shared, plan_tied
 from kfac.registration.convolutions import (
     register_conv2d,
     register_conv2d_multi,
@@ -69,7 +71,7 @@ def register_records(
     batch = Batch(batch_size, batch_size is not None)
     plans = {
         key: plan_registration(key, record_list_dict[key], batch)
-        for key in sorted(record_list_dict, key=names_of)
+        for key in sorted(record_list_dict, key=place_of)
     }
     layers = layer_collection.layer_table
     register_plans(layers, plans, reuse)
@@ -94,6 +96,8 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
     """
     kinds = {record.record_type for record in records}
     name = ", ".join(names_of(params))
+    if RecordType.tied in kinds:
+        return plan_tied(records, batch.static)
     if len(kinds) > 1:
         raise ValueError(
             f"Cannot register ({name}) automatically: mixed record types, namely "
@@ -106,6 +110,9 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
 def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
     """Returns the plan of a dense layer or an embedding, applied once or several times."""
     is_embedding = records[0].record_type is RecordType.embedding
+    shared = plan_shared(params, records, batch.static, is_embedding)
+    if shared is not None:
+        return shared
     size = None if is_embedding else as_tuple(params)[0].shape[:-1].num_elements()
     if size is not None and isinstance(params, tuple):
         # A weight with several axes of outputs has a bias with as many entries.

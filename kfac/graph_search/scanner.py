@@ -25,7 +25,7 @@ from kfac.graph_search.records import (
     NotRegistrableError,
     Records,
     group,
-    names_of,
+    place_of,
     refs,
 )
 from kfac.graph_search.registration import plan_registration
@@ -72,9 +72,9 @@ def plan_tower(
     records = _complete(tower, records, reasons)
     plans = _planned(records, batch, reasons)
     decisions = [Decision(key, _seen(records[key])) for key in plans]
-    _check_linked(tower, plans, registered, linked_groups)
+    _check_linked(tower, plans, registered, linked_groups, reasons)
     known = frozenset(v.ref() for v in registered).union(*map(refs, plans))
-    left = sorted((v for v in tower.variables if v.ref() not in known), key=names_of)
+    left = sorted((v for v in tower.variables if v.ref() not in known), key=place_of)
     _explain_linked_alone(left, linked_groups, reasons)
     plans |= _generic(left, batch, reasons)
     for variable in left:
@@ -84,7 +84,7 @@ def plan_tower(
         if variable.ref() not in known:
             text = "not registered, because no registered loss depends on it"
             decisions.append(Decision(variable, text))
-    return TowerPlan({key: plans[key] for key in sorted(plans, key=names_of)}, decisions)
+    return TowerPlan({key: plans[key] for key in sorted(plans, key=place_of)}, decisions)
 
 
 def _first_reasons(tower: Tower, matches: Matches) -> dict[Any, str]:
@@ -130,7 +130,7 @@ def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Record
 def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Parameters, Plan]:
     """Returns the plans of layers, sorted by name."""
     plans = {}
-    for params in sorted(records, key=names_of):
+    for params in sorted(records, key=place_of):
         try:
             plans[params] = plan_registration(params, records[params], batch)
         except NotRegistrableError as reason:
@@ -156,6 +156,7 @@ def _check_linked(
     plans: Collection[Parameters],
     registered: Collection[Variable],
     linked_groups: LinkedGroups,
+    reasons: Mapping[Any, str],
 ) -> None:
     done = {refs(key) for key in plans}
     taken = frozenset(v.ref() for v in registered)
@@ -164,10 +165,13 @@ def _check_linked(
         members = refs(tuple(linked))
         is_lost = members not in done and members & here and not members & taken
         if is_lost and len(members) > 1:
-            names = ", ".join(sorted(name_of(v) for v in linked))
+            group_of = sorted(linked, key=name_of)
+            names = ", ".join(name_of(v) for v in group_of)
+            why = "; ".join(f"{name_of(v)} {reasons[v.ref()]}" for v in group_of if v.ref() in here)
             raise ValueError(
                 f"Cannot register layers automatically: linked group ({names}) was not matched as "
-                "one layer. Link exactly the parameters of one layer, or register it by hand."
+                f"one layer: {why}. Link exactly the parameters of one layer, or register it by "
+                "hand."
             )
 
 

@@ -28,6 +28,7 @@ class Tower:
 
     `variables` are the parameters that the losses depend on, in the given order; `unreached` are
     the others. `finds_positions` is true if tables that are the same for every example are matched.
+    `sharing_of` returns what matches note of a weight that may be shared along positions.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class Tower:
         loss_inputs: Sequence[Tensor],
         variables: Iterable[Variable],
         finds_positions: bool = False,
+        sharing_of: Callable[[Variable], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         self.finds_positions = finds_positions
+        self.sharing_of = sharing_of
         self.subgraph = SubGraph(loss_inputs)
         self._loss_inputs = tuple(loss_inputs)
         self._ends = frozenset(tensor.ref() for tensor in loss_inputs)

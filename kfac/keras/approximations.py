@@ -9,15 +9,21 @@ the step.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from kfac._types import Scalar, Variable
 from kfac.arguments import check_choice
 from kfac.fisher_blocks.base import as_tuple
+from kfac.keras.trained_variables import components
 from kfac.layer_collection import LayerCollection
 from kfac.registration.approximations import ACCEPTED
 from kfac.variables import name_of
 
 Approximations = Mapping[str | type, str] | str | None
 """Approximations by a layer's name or class; or one for all layers that have it."""
+
+PLAIN = "plain"
+"""The choice, beside the approximations, of no curvature: the given optimizer gets gradients."""
 
 UNKNOWN_LAYERS = ("error", "diagonal")
 
@@ -43,13 +49,18 @@ def register_layers(
       ValueError: A name or class has no layer, a layer is not known and `unknown` is "error", or as
         in `LayerCollection.auto_register_layers`.
     """
+    plain: set[Any] = set()
     if isinstance(approximations, str):
         _set_defaults(layers, approximations)
     else:
         for key, approximation in (approximations or {}).items():
             for group in _groups(key, variables, model):
-                layers.define_linked_parameters(group, approximation)
-    layers.auto_register_layers(variables, batch_size, finds_positions=True)
+                if approximation == PLAIN:
+                    plain.update(variable.ref() for variable in group)
+                else:
+                    layers.define_linked_parameters(group, approximation)
+    preconditioned = [variable for variable in variables if variable.ref() not in plain]
+    layers.auto_register_layers(preconditioned, batch_size, finds_positions=True)
     lost = [d for d in layers.decisions if not d.is_expected and not _is_vector(d.params)]
     if lost and unknown == "error":
         named = "; ".join(f"{name_of(as_tuple(d.params)[0])} ({d.text})" for d in lost)
@@ -65,8 +76,13 @@ def _is_vector(params: Any) -> bool:
     return not isinstance(params, tuple) and len(params.shape) <= 1
 
 
-def check_approximations(approximations: Approximations, unknown: str) -> None:
+def check_approximations(
+    approximations: Approximations, unknown: str, may_be_plain: bool = False
+) -> None:
     """Checks arguments before there is a graph.
+
+    `may_be_plain` is true if another optimizer makes the step, which can train layers without
+    curvature.
 
     Raises:
       ValueError: An approximation, or `unknown`, is none of the accepted ones.
@@ -83,7 +99,8 @@ def check_approximations(approximations: Approximations, unknown: str) -> None:
                 f"Cannot set up K-FAC: fisher_approx has the key {key!r}. Accepted are names of "
                 "layers, and classes of layers."
             )
-        check_choice(f"fisher_approx[{key!r}]", approximation, accepted)
+        choices = [*accepted, PLAIN] if may_be_plain else accepted
+        check_choice(f"fisher_approx[{key!r}]", approximation, choices)
 
 
 def _set_defaults(layers: LayerCollection, approximation: str) -> None:
@@ -116,8 +133,9 @@ def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> lis
             f"Cannot set up K-FAC: fisher_approx names the class {key}, and the model is "
             "not known here. Pass it as model, or name the layers."
         )
+    strategy = tf.distribute.get_strategy()
     handles = {
-        id(variable.handle)
+        id(components(strategy, variable)[0].handle)
         for layer in _flattened([model])
         if _is_a(layer, key)
         for variable in layer.trainable_variables

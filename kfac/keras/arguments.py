@@ -12,6 +12,7 @@ from kfac.config import CurvatureConfig
 from kfac.keras.approximations import Approximations
 from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
 from kfac.keras.for_estimator import for_estimator
+from kfac.keras.given_optimizer import check_given
 from kfac.keras.refusals import check_names, refused
 from kfac.keras.saving import as_config, from_config, load_state, load_without_names, save_state
 from kfac.keras.step import StepSettings
@@ -74,11 +75,13 @@ class KfacOfBoth:
 
     Attributes:
       training: Settings and state that do not depend on Keras.
-      schedules: Keras' module of schedules.
+      optimizers: Keras' module of optimizers.
+      given_optimizer: The optimizer that makes the step, or None if K-FAC does.
     """
 
     training: Training
-    schedules: Any
+    optimizers: Any
+    given_optimizer: Any = None
     name: str
     variables: Any
 
@@ -107,6 +110,8 @@ class KfacOfBoth:
         batch_size: int | None = None,
         gradient_accumulation_steps: int | None = None,
         config: CurvatureConfig | Mapping[str, Any] | None = None,
+        optimizer: Any = None,
+        graft: str | None = None,
         name: str = "kfac",
         **settings: Any,
     ) -> None:
@@ -131,6 +136,12 @@ class KfacOfBoth:
             predicts. Needed if the model folds other axes into these rows.
           gradient_accumulation_steps: Batches that make one step together.
           config: Settings of all factors.
+          optimizer: An optimizer of Keras that makes the step, of gradients times the inverse
+            Fisher matrix, with its own learning rate; see `kfac.precondition`. None means that
+            K-FAC does. `learning_rate`, `momentum`, `weight_decay` and `norm_constraint` must be
+            left out then.
+          graft: "adam" scales each layer's product to the length of a step of Adam, as
+            `kfac.precondition` does. None leaves it. Only with `optimizer`.
           name: Name of the optimizer.
           **settings: Further arguments of `kfac.PeriodicInvCovUpdateKfacOpt`, such as
             `invert_every`, `cov_ema_decay` or `estimation_mode`: see `kfac.settings.KfacSettings`.
@@ -140,8 +151,23 @@ class KfacOfBoth:
           TypeError: An argument is unknown.
         """
         check_names(settings, _OWN, adaptive)
-        check_needed(adaptive, learning_rate, damping)
+        has_rate = optimizer is None and not adaptive
+        check_needed(adaptive, learning_rate if has_rate or adaptive else 1.0, damping)
+        if graft is not None and optimizer is None:
+            raise ValueError(
+                f"Cannot set up K-FAC: graft={graft!r} without an optimizer. Pass the one that is "
+                "to make the step, such as optimizer=keras.optimizers.SGD(1e-3)."
+            )
         self._begin(0.0 if learning_rate is None else learning_rate, name)
+        numbers = {
+            "momentum": momentum if has_rate else None,
+            "weight_decay": weight_decay,
+            "norm_constraint": norm_constraint,
+        }
+        if optimizer is not None:
+            self.given_optimizer = _made(self.optimizers, optimizer)
+            given = {**numbers, "learning_rate": learning_rate, "momentum": momentum}
+            check_given(self.given_optimizer, adaptive, given, settings)
         self.training = Training(
             StepSettings(
                 adaptive,
@@ -151,16 +177,14 @@ class KfacOfBoth:
                 gradient_accumulation_steps,
                 CurvatureConfig(**config) if isinstance(config, Mapping) else config,
                 settings,
+                optimizer is not None,
+                graft,
             ),
             VariableStore(self._make_variable),
             model,
-            None if adaptive else learning_rate,
-            {
-                "damping": ADAPTIVE.damping if damping is None else damping,
-                "momentum": None if adaptive else momentum,
-                "weight_decay": weight_decay,
-                "norm_constraint": norm_constraint,
-            },
+            learning_rate if has_rate else None,
+            {"damping": ADAPTIVE.damping if damping is None else damping, **numbers},
+            None if optimizer is None else self._apply_given,
         )
         self.training.make_numbers(self._make_number)
 
@@ -178,6 +202,10 @@ class KfacOfBoth:
         """Makes a variable of K-FAC."""
         raise NotImplementedError
 
+    def _apply_given(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> None:
+        """Makes the step of the given optimizer; the gradients are the same in all replicas."""
+        raise NotImplementedError
+
     def _rate_config(self) -> Any:
         """Returns the learning rate as it now is, or the config of its schedule."""
         raise NotImplementedError
@@ -186,7 +214,12 @@ class KfacOfBoth:
 
     @property
     def learning_rate(self) -> Any:
-        """α: a variable, or what its schedule says now. Numbers and schedules can be assigned."""
+        """α: a variable, or what its schedule says now. Numbers and schedules can be assigned.
+
+        With a given optimizer it is that optimizer's.
+        """
+        if self.given_optimizer is not None:
+            return self.given_optimizer.learning_rate
         base: Any = super()
         return base.learning_rate
 
@@ -197,6 +230,9 @@ class KfacOfBoth:
                 f"Cannot set Kfac's learning_rate to {value!r}: with adaptive=True each step "
                 "computes it. Leave out adaptive, and pass learning_rate and damping."
             )
+        if self.given_optimizer is not None:
+            self.given_optimizer.learning_rate = value
+            return
         base: Any = super(KfacOfBoth, type(self))
         base.learning_rate.fset(self, value)
 
@@ -287,11 +323,14 @@ class KfacOfBoth:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments, with numbers as they now are; without the model."""
-        is_adaptive = self.training.settings.adaptive
+        given, settings = self.given_optimizer, self.training.settings
+        has_rate = given is None and not settings.adaptive
+        of_given = {"optimizer": self.optimizers.serialize(given), "graft": settings.graft}
         return {
             "name": self.name,
-            "learning_rate": None if is_adaptive else self._rate_config(),
-            **as_config(self.training, self.schedules.serialize),
+            "learning_rate": self._rate_config() if has_rate else None,
+            **as_config(self.training, self.optimizers.schedules.serialize),
+            **({} if given is None else of_given),
         }
 
     def for_estimator(self) -> CannedKfac:
@@ -301,13 +340,35 @@ class KfacOfBoth:
           ValueError: The settings are adaptive, or name approximations, unknown layers or
             accumulation.
         """
-        return for_estimator(self.training, self.get_config(), self.schedules.deserialize)
+        return for_estimator(
+            self.training, self.get_config(), self.optimizers.schedules.deserialize
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Returns an optimizer made with the arguments that `get_config` returned."""
-        deserialize = cls.schedules.deserialize
-        return cls(**from_config(config, lambda value: deserialize(value, custom_objects)))
+        optimizers, given = cls.optimizers, config.get("optimizer")
+        deserialize = optimizers.schedules.deserialize
+        arguments = from_config(config, lambda value: deserialize(value, custom_objects))
+        if isinstance(given, Mapping):
+            arguments["optimizer"] = optimizers.deserialize(dict(given), custom_objects)
+        return cls(**arguments)
+
+
+def _made(optimizers: Any, given: Any) -> Any:
+    """Returns the optimizer of Keras that was given, or named.
+
+    Raises:
+      TypeError: It is none.
+    """
+    made = optimizers.get(given) if isinstance(given, str) else given
+    if not isinstance(made, optimizers.Optimizer) or isinstance(made, KfacOfBoth):
+        raise TypeError(
+            f"Kfac was given optimizer={given!r}. Accepted are an optimizer of the same Keras "
+            "other than K-FAC, such as keras.optimizers.Adam(1e-3), and its name. For graph mode "
+            "there is kfac.precondition."
+        )
+    return made
 
 
 _OWN = tuple(inspect.signature(KfacOfBoth.__init__).parameters)[1:-1]

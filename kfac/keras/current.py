@@ -11,6 +11,7 @@ from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
 from kfac.keras.saving import first_component
+from kfac.linalg.vectors import scale
 from kfac.tracebacks import methods_show_user_frames
 
 
@@ -31,7 +32,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
       training: Settings and state that do not depend on Keras.
     """
 
-    schedules = keras.optimizers.schedules
+    optimizers = keras.optimizers
     built: bool
 
     def _begin(self, learning_rate: Scalar, name: str) -> None:
@@ -60,6 +61,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
             return
         self.built = True
         self.training.trained.build(variables)
+        if self.given_optimizer is not None and variables:
+            self.given_optimizer.build(variables)
         if self.training.model is None:
             self.training.model = model_of(self)
         if tf.executing_eagerly():
@@ -136,6 +139,12 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
             )
         check_no_xla(self.training.model)
         self.training.step(grads, given, lambda: self.learning_rate, self.iterations, loss)
+
+    def _apply_given(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> None:
+        # Keras adds up the gradients of all replicas.
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        shares = gradients if replicas == 1 else scale(1 / replicas, gradients)
+        self.given_optimizer.apply(shares, variables)
 
     def _rate_config(self) -> Any:
         return super(KfacOfBoth, self).get_config()["learning_rate"]

@@ -22,8 +22,9 @@ def for_estimator(
     schedule anew.
 
     Raises:
-      ValueError: The settings are adaptive, or name approximations, unknown layers, accumulation or
-        variables without weight decay, which an Estimator's K-FAC is told in another way.
+      ValueError: The settings are adaptive, or name approximations, unknown layers, accumulation,
+        another optimizer or variables without weight decay, which an Estimator's K-FAC is told in
+        another way.
     """
     settings = training.settings
     refused = {
@@ -31,6 +32,7 @@ def for_estimator(
         "fisher_approx": settings.fisher_approx,
         "unknown_layers": settings.unknown_layers if settings.unknown_layers != "error" else None,
         "gradient_accumulation_steps": settings.accumulation_steps,
+        "optimizer": config.get("optimizer"),
     }
     for name, value in refused.items():
         if value:

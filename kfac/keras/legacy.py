@@ -29,7 +29,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
       training: Settings and state that do not depend on Keras.
     """
 
-    schedules = keras.optimizers.schedules
+    optimizers = keras.optimizers
     jit_compile = refused("jit_compile")
 
     @property
@@ -62,6 +62,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         super().build(var_list)
         self._built = True
         self.training.trained.build(var_list)
+        if self.given_optimizer is not None:
+            self.given_optimizer.build(var_list)
 
     def compute_gradients(
         self, loss: Tensor, var_list: Sequence[Variable], tape: Any = None
@@ -132,6 +134,10 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         check_no_xla(self.training.model)
         self.training.step(gradients, variables, self._current_rate, self.iterations, loss)
         return self.iterations
+
+    def _apply_given(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> None:
+        pairs = list(zip(gradients, variables, strict=True))
+        self.given_optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
 
     def _current_rate(self) -> Scalar:
         if not callable(self._learning_rate):

@@ -22,7 +22,9 @@ from kfac.keras.losses import register_losses
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.linalg.vectors import as_dense
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
-from kfac.state import Assignment, assign_all, make_counter, make_variable, read, run_if
+from kfac.precondition import Preconditioned, named_graft
+from kfac.state import Assignment, assign_all, group, make_counter, make_variable, read, run_if
+from kfac.update.given_optimizer import GivenOptimizer
 from kfac.variables import name_of
 
 v1 = tf.compat.v1
@@ -36,6 +38,7 @@ class StepSettings:
     `unknown_layers` is "error" or "diagonal". `batch_size` counts examples in one replica's batch;
     None means the rows of what the model predicts. Gradients and statistics of `accumulation_steps`
     batches make one step; None means of one. `arguments` are further ones of the graph's optimizer.
+    `given` means that another optimizer makes the step, `graft` the one that lengths are from.
     """
 
     adaptive: bool
@@ -45,6 +48,8 @@ class StepSettings:
     accumulation_steps: int | None
     config: CurvatureConfig | None
     arguments: Mapping[str, Any]
+    given: bool = False
+    graft: str | None = None
 
 
 class Hyperparameters(NamedTuple):
@@ -68,13 +73,14 @@ class Batch(NamedTuple):
     """Gradients, over all replicas, variables, as the graph sees them, and losses of a step.
 
     There is a loss of each replica, shape []; their sum is minimized. The Keras model is None if it
-    is not known.
+    is not known. `make_step` makes the step of another optimizer, if such is given.
     """
 
     gradients: Sequence[Tensor]
     variables: Sequence[Variable]
     losses: Sequence[Tensor]
     model: Any
+    make_step: Callable[[GradsAndVars], Operation] | None = None
 
 
 def check_settings(settings: StepSettings, hyperparameters: Hyperparameters) -> None:
@@ -84,7 +90,7 @@ def check_settings(settings: StepSettings, hyperparameters: Hyperparameters) -> 
       ValueError: A number is out of its range, or two arguments exclude each other.
       TypeError: A key of `fisher_approx` is neither a name nor a class.
     """
-    check_approximations(settings.fisher_approx, settings.unknown_layers)
+    check_approximations(settings.fisher_approx, settings.unknown_layers, settings.given)
     if settings.accumulation_steps is not None:
         check_period("gradient_accumulation_steps", settings.accumulation_steps)
         if settings.adaptive or settings.arguments.get("adapt_damping"):
@@ -117,7 +123,7 @@ def build_step(settings: StepSettings, hyperparameters: Hyperparameters, batch: 
         settings.batch_size,
         batch.model,
     )
-    optimizer = _make_optimizer(settings, hyperparameters, layers)
+    optimizer = _make_optimizer(settings, hyperparameters, layers, batch.make_step)
     optimizer.set_loss(tf.add_n(batch.losses))
     pairs = faster_gradients(list(zip(batch.gradients, batch.variables, strict=True)))
     if settings.accumulation_steps is None:
@@ -152,9 +158,20 @@ def _accumulate(optimizer: PeriodicInvCovUpdateKfacOpt, pairs: GradsAndVars, ste
 
 
 def _make_optimizer(
-    settings: StepSettings, hyperparameters: Hyperparameters, layers: LayerCollection
+    settings: StepSettings,
+    hyperparameters: Hyperparameters,
+    layers: LayerCollection,
+    make_step: Callable[[GradsAndVars], Operation] | None = None,
 ) -> PeriodicInvCovUpdateKfacOpt:
     given = hyperparameters
+    if settings.given:
+        return Preconditioned(
+            GivenOptimizer(make_step or group, named_graft(settings.graft)),
+            None,
+            layer_collection=layers,
+            damping=given.damping,
+            **settings.arguments,
+        )
     arguments = {
         **settings.arguments,
         "damping": given.damping,

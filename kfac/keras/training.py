@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Graph, Scalar, Tensor, Variable
+from kfac.keras.given_optimizer import ApplyGiven, step_of
 from kfac.keras.step import Batch, Hyperparameters, StepSettings, build_step, check_settings
 from kfac.keras.trained_variables import TrainedVariables, components
 from kfac.keras.user_lines import warn
@@ -34,10 +35,12 @@ class Training:
         model: Any,
         learning_rate: Scalar | None,
         numbers: Mapping[str, Scalar | None],
+        apply_given: ApplyGiven | None = None,
     ) -> None:
         """Checks all arguments; the learning rate is not kept.
 
         `numbers` are the values of `CHANGEABLE` numbers: each a number, a schedule or None.
+        `apply_given` makes the step of another optimizer, if such is given.
 
         Raises:
           ValueError: A number is out of its range, or two arguments exclude each other.
@@ -54,6 +57,7 @@ class Training:
         self.trained = TrainedVariables()
         self._numbers: dict[str, Any] = dict(numbers)
         self._losses: dict[int, Tensor] = {}
+        self._apply_given = apply_given
 
     # Numbers that change.
 
@@ -144,18 +148,21 @@ class Training:
         pairs = _with_gradients(gradients, variables)
         context = tf.distribute.get_replica_context()
 
+        trained = [v for _, v in pairs]
+
         def build(strategy: Any, gradients: Any, loss: Any) -> None:
             totals = [_total(strategy.experimental_local_results(g)) for g in gradients]
             batch = Batch(
                 totals,
-                captured_variables(strategy, [v for _, v in pairs], v1.get_default_graph()),
+                captured_variables(strategy, trained, v1.get_default_graph()),
                 strategy.experimental_local_results(loss),
                 self.model,
+                self._apply_given and step_of(self._apply_given, strategy, trained),
             )
             self._build(batch, learning_rate, iterations)
 
         context.merge_call(build, args=([g for g, _ in pairs], loss))
-        self.trained.begin([v for _, v in pairs])
+        self.trained.begin(trained)
         for variable in variables:
             if getattr(variable, "constraint", None) is not None:
                 variable.assign(variable.constraint(variable))
@@ -165,7 +172,8 @@ class Training:
     ) -> None:
         now = tf.convert_to_tensor(iterations)
         numbers = {name: self._current(name, now) for name in CHANGEABLE}
-        rate = None if self.settings.adaptive else tf.convert_to_tensor(learning_rate())
+        has_rate = not (self.settings.adaptive or self.settings.given)
+        rate = tf.convert_to_tensor(learning_rate()) if has_rate else None
         graph = v1.get_default_graph()
         self.store.name_parameters([name_of(variable) for variable in batch.variables])
         with self.store.scope(graph):

@@ -20,16 +20,18 @@ from kfac.linalg.eigendecomposition import Eigendecomposition
 
 
 @typing.final
+@dataclasses.dataclass(eq=False)
 class UndampedMatrix:
     """A matrix M, decomposed at most once for all its damped functions.
 
-    M is [n, n]; for a chain it stands for C₀ and C₁ [2, n, n]. `inverse_method` is a key of
-    `kfac.linalg.inversion.INVERSIONS`; None inverts by the eigendecomposition.
+    Attributes:
+      matrix: M [n, n]; for a chain it stands for C₀ and C₁ [2, n, n].
+      inverse_method: A key of `kfac.linalg.inversion.INVERSIONS`; None inverts by the
+        eigendecomposition.
     """
 
-    def __init__(self, matrix: Tensor, inverse_method: str | None = "cholesky") -> None:
-        self.matrix = matrix
-        self.inverse_method = inverse_method
+    matrix: Tensor
+    inverse_method: str | None = "cholesky"
 
     @functools.cached_property
     def eigen(self) -> Eigendecomposition:

@@ -5,6 +5,7 @@ matrix. Plain values: no variables, no devices.
 """
 
 import abc
+import dataclasses
 import typing
 
 import tensorflow as tf
@@ -34,12 +35,11 @@ class LinearOperator(abc.ABC):
 
 
 @typing.final
+@dataclasses.dataclass(eq=False)
 class DenseOperator(LinearOperator):
-    """A matrix with all its entries."""
+    """A matrix M [n, n] with all its entries."""
 
-    def __init__(self, matrix: Tensor) -> None:
-        """Keeps M [n, n]."""
-        self._matrix = matrix
+    _matrix: Tensor
 
     def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns M X, or Mᵀ X, of X [n, m]."""
@@ -55,12 +55,11 @@ class DenseOperator(LinearOperator):
 
 
 @typing.final
+@dataclasses.dataclass(eq=False)
 class DiagonalOperator(LinearOperator):
-    """A diagonal matrix."""
+    """A diagonal matrix of a diagonal [n]."""
 
-    def __init__(self, diagonal: Tensor) -> None:
-        """Keeps the diagonal [n]."""
-        self._diagonal = diagonal
+    _diagonal: Tensor
 
     def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns M X of X [n, m]; Mᵀ is M."""

@@ -216,7 +216,9 @@ class SharedFunction:
 
 
 def _is_variable(leaf: Any) -> bool:
-    return isinstance(leaf, (tf.Variable, HeldVariable)) or is_resource(leaf)
+    if isinstance(leaf, (tf.Variable, HeldVariable)):
+        return True
+    return not isinstance(leaf, tf.Tensor) and is_resource(leaf)
 
 
 def _is_number(leaf: Any) -> bool:

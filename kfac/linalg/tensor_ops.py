@@ -128,11 +128,6 @@ def concatenated(parts: Sequence[Tensor]) -> Tensor:
     return tf.concat(list(parts), axis=0) if len(parts) > 1 else parts[0]
 
 
-def split(whole: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Undoes `concatenated`, for parts with these numbers of entries."""
-    return list(tf.split(whole, list(sizes))) if len(sizes) > 1 else [whole]
-
-
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
     """Returns one of two Tensors of the same shape as a whole, by a bool [].
 

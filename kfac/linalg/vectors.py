@@ -7,6 +7,7 @@ operations run on the device of each part, so no part crosses to another device.
 optimizer and its momentum rules.
 """
 
+import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
-from kfac.linalg.tensor_ops import concatenated, split
+from kfac.linalg.tensor_ops import concatenated
 
 v1 = tf.compat.v1
 
@@ -80,24 +81,18 @@ def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
 
 def scale(coefficient: Scalar, vectors: Sequence[Vector]) -> list[Vector]:
     """Returns c·x, c being of shape []."""
-    scalar_like = scalars(coefficient)
-    return [map_entries(lambda entry: scalar_like(entry) * entry, vector) for vector in vectors]
+    pairs = zip(scalars(coefficient, vectors), vectors, strict=True)
+    return [map_entries(functools.partial(tf.multiply, c), vector) for c, vector in pairs]
 
 
-def scalars(coefficient: Scalar) -> Callable[[Tensor], Tensor]:
-    """Returns a function that returns c, shape [], in the dtype of a Tensor.
-
-    It makes one for each dtype and device. Call it within the device scope of the Tensor.
-    """
-    made: dict[tuple[DType, str], Tensor] = {}
-
-    def scalar_like(tensor: Tensor) -> Tensor:
-        key = tensor.dtype, tensor.device
-        if key not in made:
-            made[key] = tensor_ops.as_scalar(coefficient, tensor.dtype)
-        return made[key]
-
-    return scalar_like
+def scalars(coefficient: Scalar, vectors: Sequence[Vector]) -> list[Tensor]:
+    """Returns c, shape [], for each part: where it is and in its dtype, once for all alike."""
+    made: dict[tuple[str, DType], Tensor] = {}
+    for device, dtype in [(entries(vector).device, vector.dtype) for vector in vectors]:
+        if (device, dtype) not in made:
+            with v1.device(device):
+                made[device, dtype] = tensor_ops.as_scalar(coefficient, dtype)
+    return [made[entries(vector).device, vector.dtype] for vector in vectors]
 
 
 def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]) -> list[Tensor]:
@@ -117,7 +112,8 @@ def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Undoes `joined`, for parts with the static shapes and the dtypes of those given."""
-    flat = split(whole, [x.shape.num_elements() for x in like])
+    sizes = [x.shape.num_elements() for x in like]
+    flat = tf.split(whole, sizes) if len(sizes) > 1 else [whole]
     return [
         tf.cast(x if y.shape.rank == 1 else tf.reshape(x, y.shape), y.dtype)
         for x, y in zip(flat, like, strict=True)
@@ -184,7 +180,8 @@ class Packing(typing.NamedTuple):
         found: dict[int, Vector] = {}
         for part, group in zip(packed, self.groups, strict=True):
             with v1.device(entries(part).device):
-                parts = split(part, [self.sizes.get(index, 0) for index in group])
+                sizes = [self.sizes.get(index, 0) for index in group]
+                parts = tf.split(part, sizes) if len(sizes) > 1 else [part]
             found.update(zip(group, parts, strict=True))
         return [found[index] for index in range(len(found))]
 

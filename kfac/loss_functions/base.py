@@ -15,14 +15,19 @@ References:
 """
 
 import abc
+import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg import tensor_ops
-from kfac.sampling import Seed, as_stateless_seed
+from kfac.sampling import fresh_numbers
+
+Seed = Tensor | Sequence[int] | int | None
+"""A pair of integers that fixes a draw; or an int or None for a new draw in each run."""
 
 Inputs = Any
 """A Tensor, or a tuple of Tensors for a distribution with several kinds of parameters."""
@@ -35,6 +40,7 @@ class LossFunction(abc.ABC):
     zero or one, or of type bool.
 
     Attributes:
+      inputs: The parameters of the distribution, the model's outputs.
       name: Name of the loss, the same in all towers.
     """
 
@@ -46,6 +52,7 @@ class LossFunction(abc.ABC):
 
     def __init__(
         self,
+        inputs: Inputs,
         targets: Tensor | None,
         seed: int | None,
         name: str,
@@ -54,12 +61,15 @@ class LossFunction(abc.ABC):
         """Keeps its arguments; shapes are checked when ops are built.
 
         Args:
+          inputs: Parameters of the distribution.
           targets: Observed targets, or None if only samples will be needed.
           seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples] or with more of the leading axes of the inputs; None means 1.
         """
+        self.inputs = inputs
         self.name = name
+        self._first_input = tf.nest.flatten(inputs)[0]
         self._targets = targets
         self._seed = seed
         self._weights = weights
@@ -70,9 +80,9 @@ class LossFunction(abc.ABC):
         return self._targets
 
     @property
-    @abc.abstractmethod
-    def inputs(self) -> Inputs:
-        """The parameters of the distribution, the model's outputs."""
+    def weights(self) -> Tensor | None:
+        """The weights of examples, or None."""
+        return self._weights
 
     @property
     def params(self) -> Inputs:
@@ -88,10 +98,6 @@ class LossFunction(abc.ABC):
     def device(self) -> str:
         """Device of the inputs."""
         return str(self._first_input.device)
-
-    @property
-    def _first_input(self) -> Tensor:
-        return tf.nest.flatten(self.inputs)[0]
 
     # The value.
 
@@ -109,7 +115,17 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The seed is none of these.
         """
-        return self._sample(as_stateless_seed(seed, f"draw targets of loss {self.name!r}"))
+        if seed is None or isinstance(seed, numbers.Integral):
+            return self._sample(fresh_numbers([2], None if seed is None else int(seed)))
+        pair = tf.convert_to_tensor(seed)
+        if not pair.dtype.is_integer or not pair.shape.is_compatible_with([2]):
+            raise ValueError(
+                f"Cannot draw targets of loss {self.name!r}: the seed is a {pair.dtype.name} "
+                f"Tensor of shape {pair.shape}. Accepted are None and Python ints, for another "
+                "draw in each run of a session, and two integers, for the same draw in each run. "
+                "Pass such a seed."
+            )
+        return self._sample(pair)
 
     @abc.abstractmethod
     def _sample(self, seed: Tensor) -> Tensor:
@@ -192,7 +208,7 @@ class LossFunction(abc.ABC):
 
     @abc.abstractmethod
     def _factor_product(self, vector: Tensor) -> Inputs:
-        """Returns B z for each example."""
+        """Returns B z for each example; z may have one more axis in front, of several vectors."""
 
     @abc.abstractmethod
     def _factor_transpose_product(self, vector: Inputs) -> Tensor:
@@ -219,18 +235,44 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The inner shape has no static size there, or has another rank.
         """
+        return self.multiply_fisher_factor_one_hots([index])[0]
+
+    def multiply_fisher_factor_one_hots(self, indices: Sequence[Sequence[int]]) -> list[Inputs]:
+        """Returns √w·B e for each of several unit vectors e, all computed together.
+
+        Args:
+          indices: Positions of their ones, each as in `multiply_fisher_factor_replicated_one_hot`.
+
+        Raises:
+          ValueError: An index has another length, or the inner shape no static size.
+        """
         sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
-        if len(index) != len(sizes) or None in sizes:
+        wrong = [index for index in indices if len(index) != len(sizes)]
+        if wrong or None in sizes:
             raise ValueError(
-                f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
-                f"{self.name!r}: vectors of an example have shape {sizes}. The index must have as "
-                "many entries, and the shape must be static: set it with set_shape."
+                f"Cannot multiply the unit vector {tuple((wrong or indices)[0])} by the factor of "
+                f"loss {self.name!r}: vectors of an example have shape {sizes}. The index must "
+                "have as many entries, and the shape must be static: set it with set_shape."
             )
+        for index, (size, position) in (
+            (i, p) for i in indices for p in zip(sizes, i, strict=True)
+        ):
+            if not 0 <= position < size:
+                raise ValueError(
+                    f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
+                    f"{self.name!r}: vectors of an example have shape {sizes}. Positions count "
+                    "from 0."
+                )
+        ones = np.zeros([len(indices), 1, *sizes])
+        for number, index in enumerate(indices):
+            ones[(number, 0, *index)] = 1
         examples = self.fisher_factor_inner_shape[:1]
-        unit = tf.ones(tf.concat([examples, [1] * len(sizes)], axis=0), self.dtype)
-        for axis, (size, position) in enumerate(zip(sizes, index, strict=True), start=1):
-            unit = insert_slice_in_zeros(unit, axis, size, position)
-        return self.multiply_fisher_factor(unit)
+        shape = tf.concat([[len(indices)], examples, sizes], axis=0)
+        units = tf.broadcast_to(tf.constant(ones, self.dtype), shape)
+        products = self.multiply_fisher_factor(units)
+        parts = [tf.unstack(part, len(indices)) for part in tf.nest.flatten(products)]
+        columns = zip(*parts, strict=True)
+        return [tf.nest.pack_sequence_as(self.inputs, list(column)) for column in columns]
 
     @property
     def fisher_factor_inner_shape(self) -> Tensor:
@@ -276,6 +318,11 @@ class LossFunction(abc.ABC):
         self._check_ggn()
         return self.multiply_fisher_factor_replicated_one_hot(index)
 
+    def multiply_ggn_factor_one_hots(self, indices: Sequence[Sequence[int]]) -> list[Inputs]:
+        """Returns √w·B e with B Bᵀ = H for several e; see `multiply_fisher_factor_one_hots`."""
+        self._check_ggn()
+        return self.multiply_fisher_factor_one_hots(indices)
+
     @property
     def ggn_factor_inner_shape(self) -> Tensor:
         """Shape of vectors that B multiplies, int [rank]."""
@@ -305,13 +352,7 @@ class LogitsLoss(LossFunction):
         name: str = "loss",
         weights: Tensor | None = None,
     ) -> None:
-        super().__init__(targets, seed, name, weights)
-        self._logits = logits
-
-    @property
-    def inputs(self) -> Tensor:
-        """The logits."""
-        return self._logits
+        super().__init__(logits, targets, seed, name, weights)
 
 
 def insert_slice_in_zeros(

@@ -19,16 +19,16 @@ class MultiBernoulliNegativeLogProbLoss(LogitsLoss):
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws zeros and ones, shaped as the logits and of their dtype."""
         dtype = tensor_ops.statistics_dtype(self.dtype)
-        uniform = tf.random.stateless_uniform(tf.shape(self._logits), seed, dtype=dtype)
-        return tf.cast(uniform < tf.sigmoid(tf.cast(self._logits, dtype)), self.dtype)
+        uniform = tf.random.stateless_uniform(tf.shape(self.inputs), seed, dtype=dtype)
+        return tf.cast(uniform < tf.sigmoid(tf.cast(self.inputs, dtype)), self.dtype)
 
     def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
         labels = self._targets_like_inputs(targets)
-        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=self._logits)
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=self.inputs)
 
     def _variance(self) -> Tensor:
         """Returns p(1 − p), as a product that keeps its digits for p near 0 and near 1."""
-        return tf.sigmoid(self._logits) * tf.sigmoid(-self._logits)
+        return tf.sigmoid(self.inputs) * tf.sigmoid(-self.inputs)
 
     def _fisher_product(self, vector: Tensor) -> Tensor:
         return self._variance() * vector

@@ -11,7 +11,6 @@ References:
   Martens (2014), arXiv:1412.1193, §9.
 """
 
-import abc
 import typing
 from typing import ClassVar
 
@@ -28,20 +27,10 @@ class _CategoricalLoss(LogitsLoss):
 
     _event_axes: ClassVar[int] = 1
 
-    @abc.abstractmethod
-    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
-        """Returns log_probabilities [..., classes] times the observed count of each class."""
-
-    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
-        # The fused op is not used: it aborts the step for a class out of range, which a sample from
-        # non-finite logits may be.
-        log_probabilities = tf.nn.log_softmax(self._logits)
-        return -tf.reduce_sum(self._chosen(targets, log_probabilities), axis=-1, keepdims=True)
-
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws class numbers, int64, shaped as the logits without their last axis."""
-        shape = tf.shape(self._logits)
-        flat = tf.reshape(self._logits, [-1, shape[-1]])
+        shape = tf.shape(self.inputs)
+        flat = tf.reshape(self.inputs, [-1, shape[-1]])
         drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
         return tf.reshape(drawn, shape[:-1])
 
@@ -49,15 +38,15 @@ class _CategoricalLoss(LogitsLoss):
         """Returns bool [..., classes], true for the most probable class of each example."""
         # In a branch these ops must not take the names of ops outside; see `kfac.state.value_if`.
         with v1.name_scope("likeliest_class"):
-            likeliest = tf.argmax(self._logits, axis=-1)
-            return tf.one_hot(likeliest, tf.shape(self._logits)[-1], True, False, dtype=tf.bool)
+            likeliest = tf.argmax(self.inputs, axis=-1)
+            return tf.one_hot(likeliest, tf.shape(self.inputs)[-1], True, False, dtype=tf.bool)
 
     def _fisher_product(self, vector: Tensor) -> Tensor:
-        p = tf.nn.softmax(self._logits)
+        p = tf.nn.softmax(self.inputs)
         return p * _centred(vector, p, self._is_likeliest())
 
     def _factor_product(self, vector: Tensor) -> Tensor:
-        p = tf.nn.softmax(self._logits)
+        p = tf.nn.softmax(self.inputs)
         q = tf.sqrt(p)
         is_likeliest = self._is_likeliest()
         multiple = _entry(vector, is_likeliest) / _entry(q, is_likeliest)
@@ -65,7 +54,7 @@ class _CategoricalLoss(LogitsLoss):
         return q * shifted - p * tf.reduce_sum(q * shifted, axis=-1, keepdims=True)
 
     def _factor_transpose_product(self, vector: Tensor) -> Tensor:
-        p = tf.nn.softmax(self._logits)
+        p = tf.nn.softmax(self.inputs)
         return tf.sqrt(p) * _centred(vector, p, self._is_likeliest())
 
 
@@ -84,10 +73,13 @@ def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:
 class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
     """Softmax cross-entropy; targets are class numbers [...]."""
 
-    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
+    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
+        # The fused op is not used: it aborts the step for a class out of range, which a sample from
+        # non-finite logits may be.
+        log_probabilities = tf.nn.log_softmax(self.inputs)
         classes = tf.shape(log_probabilities)[-1]
-        is_chosen = tf.one_hot(tf.cast(targets, tf.int64), classes, True, False, dtype=tf.bool)
-        return tf.where(is_chosen, log_probabilities, tf.zeros_like(log_probabilities))
+        is_target = tf.one_hot(tf.cast(targets, tf.int64), classes, True, False, dtype=tf.bool)
+        return -_entry(log_probabilities, is_target)
 
 
 @typing.final
@@ -96,10 +88,12 @@ class OnehotCategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws one-hot vectors, shaped as the logits and of their dtype."""
-        classes = tf.shape(self._logits)[-1]
+        classes = tf.shape(self.inputs)[-1]
         drawn = tf.one_hot(super()._sample(seed), classes, dtype=self.dtype)
-        return tf.ensure_shape(drawn, self._logits.shape)
+        return tf.ensure_shape(drawn, self.inputs.shape)
 
-    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
+    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
+        counts = self._targets_like_inputs(targets)
         # A class that is ruled out has a log-probability of −inf.
-        return tf.math.multiply_no_nan(log_probabilities, self._targets_like_inputs(targets))
+        of_targets = tf.math.multiply_no_nan(tf.nn.log_softmax(self.inputs), counts)
+        return -tf.reduce_sum(of_targets, axis=-1, keepdims=True)

@@ -56,14 +56,9 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
             )
         if not (var > 0 and math.isfinite(var)):
             raise ValueError(f"Cannot register loss {name!r}: var={var!r}. It must be > 0.")
-        super().__init__(targets, seed, name, weights)
+        super().__init__(mean, targets, seed, name, weights)
         self._mean = mean
         self._variance = float(var)
-
-    @property
-    def inputs(self) -> Tensor:
-        """The mean [examples, ...]."""
-        return self._mean
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws Tensors shaped as the mean and of its dtype."""
@@ -115,14 +110,9 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
         """
-        super().__init__(targets, seed, name, weights)
+        super().__init__((mean, variance), targets, seed, name, weights)
         self._mean = mean
         self._variance = variance
-
-    @property
-    def inputs(self) -> tuple[Tensor, Tensor]:
-        """The mean and the variance, each [examples, n]."""
-        return self._mean, self._variance
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws Tensors shaped as the mean and of its dtype."""

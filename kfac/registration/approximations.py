@@ -8,6 +8,8 @@ References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
   networks".
   George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884 ("ekfac").
+  Eschenhagen, Immer, Turner, Schneider & Hennig (2023), arXiv:2311.00636 ("kron_expand" and
+  "kron_reduce").
 """
 
 import types
@@ -38,6 +40,10 @@ APPROX_KRONECKER_SERIES_1_NAME = "kron_series_1"
 """Uses that form a chain with the same correlations in both directions of time."""
 APPROX_KRONECKER_SERIES_2_NAME = "kron_series_2"
 """Uses that form a long chain."""
+APPROX_KRONECKER_EXPAND_NAME = "kron_expand"
+"""A Kronecker product for a weight shared along positions, each of which counts as an example."""
+APPROX_KRONECKER_REDUCE_NAME = "kron_reduce"
+"""The same, with inputs averaged and gradients summed over the positions of an example first."""
 APPROX_KRONECKER_SUA_NAME = "kron_sua"
 """A convolution's Kronecker product with activations assumed uncorrelated between pixels."""
 APPROX_EKFAC_NAME = "ekfac"
@@ -55,23 +61,32 @@ _INDEPENDENT = (
     APPROX_KRONECKER_INDEP_OUT_DIAG_NAME,
     APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME,
 )
+SHARING = (APPROX_KRONECKER_EXPAND_NAME, APPROX_KRONECKER_REDUCE_NAME)
+"""The approximations of weights that are shared along positions.
+
+A layer has those of its kind by default. With "kron" of a convolution, and "kron_indep" of a dense
+layer with several uses, that is expand without a mask.
+"""
 _SERIES = (APPROX_KRONECKER_SERIES_1_NAME, APPROX_KRONECKER_SERIES_2_NAME)
 
 ACCEPTED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "generic": (APPROX_DIAGONAL_NAME, APPROX_FULL_NAME),
-        "fully_connected": (*_KRONECKER, APPROX_EKFAC_NAME, APPROX_DIAGONAL_NAME),
-        "conv1d": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME),
+        "fully_connected": (*_KRONECKER, APPROX_EKFAC_NAME, APPROX_DIAGONAL_NAME, *SHARING),
+        "conv1d": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME, *SHARING),
         "conv2d": (
             APPROX_KRONECKER_NAME,
             APPROX_KRONECKER_SUA_NAME,
             APPROX_EKFAC_NAME,
             APPROX_DIAGONAL_NAME,
+            *SHARING,
         ),
-        "convolution": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME),
+        "convolution": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME, *SHARING),
         "depthwise_conv2d": (APPROX_DIAGONAL_NAME, APPROX_KRONECKER_NAME),
-        "fully_connected_multi": (*_INDEPENDENT, *_SERIES),
-        "conv2d_multi": (APPROX_KRONECKER_INDEP_NAME,),
+        "fully_connected_multi": (*_INDEPENDENT, *_SERIES, *SHARING),
+        "conv2d_multi": (APPROX_KRONECKER_INDEP_NAME, APPROX_KRONECKER_EXPAND_NAME),
+        "positionwise": SHARING,
+        "tied_embedding": (APPROX_KRONECKER_EXPAND_NAME,),
         "scale_and_shift": (APPROX_FULL_NAME, APPROX_DIAGONAL_NAME),
     }
 )

@@ -21,12 +21,14 @@ from kfac.fisher_blocks.conv import (
 )
 from kfac.fisher_blocks.eigenbasis import ConvEKFACFB
 from kfac.fisher_blocks.multi import ConvKFCBasicMultiIndepFB
+from kfac.fisher_blocks.weight_sharing import ConvReduceFB
 from kfac.fisher_factors.conv import PatchMask, Sampling
 from kfac.fisher_factors.uses import as_uses, count_uses
 from kfac.patches.extraction import ConvGeometry, spatial_entries
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
+    APPROX_KRONECKER_REDUCE_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key, tensors_of
@@ -60,7 +62,7 @@ def register_conv1d(
       inputs: [batch, width, channels].
       outputs: [batch, width, outputs], before the non-linearity.
       dilations: (1, step, 1), or None for an ordinary filter.
-      approx: "kron" or "ekfac".
+      approx: "kron", "ekfac", "kron_expand", which is "kron", or "kron_reduce".
       reuse: See `kfac.registration.dense_layers`.
       sub_sample_inputs: True to compute the input factor from a random part of the examples; None
         means the setting of the collection's `CurvatureConfig`.
@@ -105,7 +107,8 @@ def register_conv2d(
       outputs: [batch, height, width, outputs], or channels first, before the non-linearity.
       data_format: "NHWC" or "NCHW"; None means "NHWC".
       dilations: As strides, or None for an ordinary filter.
-      approx: "kron", "kron_sua", "ekfac" or "diagonal".
+      approx: "kron", "kron_sua", "ekfac", "diagonal", "kron_expand", which is "kron", or
+        "kron_reduce".
       reuse: See `kfac.registration.dense_layers`.
       sub_sample_inputs: True to compute the input factor from a random part of the examples; None
         means the setting of the collection's `CurvatureConfig`.
@@ -127,7 +130,7 @@ def register_conv2d(
     else:
         sampling = Sampling(sub_sample_inputs, sub_sample_patches)
         form = ConvForm(chosen == APPROX_KRONECKER_SUA_NAME, sampling, mask)
-        _check_uncorrelated(params, form)
+        _check_without_patches(params, chosen, form)
         block = _two_factor_block(chosen)(table, params, geometry, form)
     table.add(block, inputs, outputs, reuse)
 
@@ -155,7 +158,7 @@ def register_convolution(
       strides: One step per dimension; None means 1.
       dilation_rate: One step per dimension; None means 1.
       data_format: As in `tf.nn.convolution`, such as "NCDHW"; None means channels last.
-      approx: "kron" or "ekfac".
+      approx: "kron", "ekfac", "kron_expand", which is "kron", or "kron_reduce".
       reuse: See `kfac.registration.dense_layers`.
 
     Raises:
@@ -296,7 +299,7 @@ def register_conv2d_multi(
       num_uses: Number of times that the layer is applied, if the tensors do not show it.
       data_format: As in `register_conv2d`.
       dilations: As in `register_conv2d`.
-      approx: "kron_indep".
+      approx: "kron_indep", or "kron_expand", which is the same.
       reuse: See `kfac.registration.dense_layers`.
 
     Raises:
@@ -312,8 +315,12 @@ def register_conv2d_multi(
     table.add(block, as_uses(inputs, 3), as_uses(outputs, 3), reuse, uses)
 
 
-def _two_factor_block(approx: str) -> type[ConvKFCBasicFB] | type[ConvEKFACFB]:
-    return ConvEKFACFB if approx == APPROX_EKFAC_NAME else ConvKFCBasicFB
+def _two_factor_block(approx: str) -> type[ConvKFCBasicFB | ConvEKFACFB | ConvReduceFB]:
+    blocks: dict[str, type[ConvKFCBasicFB | ConvEKFACFB | ConvReduceFB]] = {
+        APPROX_EKFAC_NAME: ConvEKFACFB,
+        APPROX_KRONECKER_REDUCE_NAME: ConvReduceFB,
+    }
+    return blocks.get(approx, ConvKFCBasicFB)
 
 
 def _geometry(
@@ -376,10 +383,11 @@ def _patch_mask(params: Parameters, mask: Any) -> PatchMask | None:
     return tuple(numbers.ravel().tolist())
 
 
-def _check_uncorrelated(params: Parameters, form: ConvForm) -> None:
-    if form.uncorrelated and (form.patch_mask or any(form.sampling)):
+def _check_without_patches(params: Parameters, approx: str, form: ConvForm) -> None:
+    has_none = approx in {APPROX_KRONECKER_SUA_NAME, APPROX_KRONECKER_REDUCE_NAME}
+    if has_none and (form.patch_mask or any(form.sampling)):
         raise ValueError(
-            f"Cannot register convolution {name_of(as_tuple(params)[0])}: approx='kron_sua' makes "
-            "no patches. Leave out patch_mask, sub_sample_inputs and sub_sample_patches, or use "
-            "approx='kron'."
+            f"Cannot register convolution {name_of(as_tuple(params)[0])!r}: {approx=} makes no "
+            "patches to choose from or to mask. Leave out patch_mask, sub_sample_inputs and "
+            "sub_sample_patches, or use approx='kron'."
         )

@@ -37,8 +37,10 @@ from kfac.registration.approximations import (
     APPROX_FULL_NAME,
     APPROX_KRONECKER_IN_DIAG_NAME,
     APPROX_KRONECKER_NAME,
+    APPROX_KRONECKER_REDUCE_NAME,
     APPROX_KRONECKER_SERIES_1_NAME,
     APPROX_KRONECKER_SERIES_2_NAME,
+    SHARING,
 )
 from kfac.registration.layer_table import LayerTable, as_key, tensors_of
 from kfac.registration.scope import VARIABLE_SCOPE
@@ -63,7 +65,8 @@ def register_fully_connected(
       params: Weight [inputs, outputs], or (weight, bias [outputs]).
       inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
       outputs: [batch, outputs], before the non-linearity.
-      approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
+      approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal". Of a
+        single position "kron_expand" and "kron_reduce" are "kron".
       dense_inputs: False if inputs are ids, that is, row numbers of the weight. Ids need a diagonal
         input factor, which is then the default.
       reuse: See the module.
@@ -110,7 +113,8 @@ def register_fully_connected_multi(
       num_uses: Number of times that the layer is applied, if the tensors do not show it. An int, or
         an int Tensor [] if unordered.
       approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
-        "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
+        "kron_indep_both_diag", "kron_series_1" or "kron_series_2"; or "kron_expand", which is
+        "kron_indep".
       dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
       reuse: See the module.
       unordered: True if rows are in any order. Needs `num_uses`, and an approximation that assumes
@@ -123,6 +127,7 @@ def register_fully_connected_multi(
     name = name_of(as_tuple(params)[0])
     tensors_of(name, inputs, outputs)
     chosen = table.resolve_approximation("fully_connected_multi", approx, params)
+    _check_not_reduced(name, chosen)
     uses: Scalar = num_uses
     if unordered:
         _check_unordered(name, num_uses, chosen)
@@ -136,7 +141,7 @@ def register_fully_connected_multi(
         block = FullyConnectedSeriesFB(table, params, uses, _SERIES[chosen])
     else:
         form = _dense_form(chosen, dense_inputs)
-        if approx is None and not dense_inputs:
+        if (approx is None or chosen in SHARING) and not dense_inputs:
             form = form._replace(diagonal_input=True)
         if not form.diagonal_input:
             _check_dense(name, chosen, dense_inputs)
@@ -214,6 +219,8 @@ def _resolve_dense(
     table: LayerTable, params: Parameters, approx: str | None, dense_inputs: bool
 ) -> str:
     chosen = table.resolve_approximation("fully_connected", approx, params)
+    if chosen in SHARING:
+        chosen = APPROX_KRONECKER_NAME if dense_inputs else APPROX_KRONECKER_IN_DIAG_NAME
     if dense_inputs or _dense_form(chosen, False).diagonal_input:
         return chosen
     if approx is None and chosen == APPROX_KRONECKER_NAME:
@@ -231,6 +238,15 @@ def _dense_form(approx: str, dense_inputs: bool) -> DenseForm:
         diagonal_output=approx.endswith(("out_diag", "both_diag")),
         dense_inputs=dense_inputs,
     )
+
+
+def _check_not_reduced(layer: str, approx: str) -> None:
+    if approx == APPROX_KRONECKER_REDUCE_NAME:
+        raise ValueError(
+            f"Cannot register layer {layer!r} with approx={approx!r} by its uses: means over the "
+            "positions of an example need to know which rows these are. Use register_positionwise, "
+            "with inputs [batch, positions, inputs] or a list with one tensor per use."
+        )
 
 
 def _check_unordered(layer: str, num_uses: Scalar | None, approx: str) -> None:

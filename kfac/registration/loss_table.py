@@ -18,6 +18,7 @@ from kfac.protocols import SHARED
 from kfac.registration.scope import RegistrationScope, is_reuse
 from kfac.registration.subgraph import SubGraph
 from kfac.sampling import fresh_numbers, stateless_seed
+from kfac.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -45,8 +46,13 @@ class LossEntry(NamedTuple):
     number: int | None = None
 
     def tower_seed(self, tower: int, step: Scalar) -> Tensor:
-        """Returns the seed [2] of one tower's draws; differs by loss, tower and step."""
-        return stateless_seed(f"{self.seed}/{tower}", step)
+        """Returns the seed [2] of one tower's draws; differs by loss, tower and step.
+
+        The towers of all workers are numbered through: they draw as those of one process do.
+        """
+        workers = current_workers()
+        before = 0 if workers is None else workers.rank * len(self.towers)
+        return stateless_seed(f"{self.seed}/{before + tower}", step)
 
 
 class RegisteredLosses(Protocol):

@@ -3,6 +3,7 @@
 Called by the step.
 """
 
+import functools
 import typing
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -62,10 +63,10 @@ def finite_update(
     # α is replaced by zero. To choose between α·x and zeros, TensorFlow would keep these as
     # constants of the graph, which are as large as all weights.
     rate = tf.math.multiply_no_nan(step.rate, tf.cast(is_made, step.rate.dtype))
-    rate_like = vectors.scalars(rate)
+    rates = vectors.scalars(rate, step.raw)
     changes = [
-        vectors.map_entries(lambda x: tf.math.multiply_no_nan(x, rate_like(x)), part)
-        for part in step.raw
+        vectors.map_entries(functools.partial(tf.math.multiply_no_nan, y=rate_of), part)
+        for rate_of, part in zip(rates, step.raw, strict=True)
     ]
     unpack = inputs.packing.unpack
     moved = map(Assignment, velocities, unpack(step.velocities)) if velocities else []

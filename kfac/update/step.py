@@ -47,6 +47,7 @@ from kfac.state import (
 from kfac.update import health_report
 from kfac.update.apply import DescentThen, Update, finite_update
 from kfac.update.delayed_inverses import DelayedInverses
+from kfac.update.given_optimizer import GivenOptimizer
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.refresh import Due, RefreshPolicy
 from kfac.variables import name_of
@@ -78,6 +79,7 @@ class KfacStep:
       losses: The loss that is minimized.
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
       decays: Returns True for a variable whose weights decay, if there is weight decay.
+      given: Another optimizer that makes the step of the changes; None subtracts them.
     """
 
     name: str
@@ -92,6 +94,7 @@ class KfacStep:
     losses: TrainingLoss
     model_damping: Scalar | None
     decays: Callable[[Variable], bool]
+    given: GivenOptimizer | None = None
 
     def __post_init__(self) -> None:
         """Makes no ops or variables yet."""
@@ -139,11 +142,13 @@ class KfacStep:
                 self._summarize(due.summaries_wait)
                 # TensorFlow's optimizers add one to the global step in every run. Where a run may
                 # make no step, `_judge` counts.
-                counts_each = due.step is True
+                counts_each = due.step is True and self.given is None
                 by_judge = None if counts_each else global_step
                 judge = functools.partial(self._judge, update, due, start, by_judge)
                 values = [value for _, value in (*update.before, *update.kept_change)]
                 with v1.control_dependencies([*(update.prediction or ()), *values, start]):
+                    if self.given:
+                        return self.given.make(update, inputs, self._layers, judge, name)
                     descent = DescentThen(self.name, judge)
                     by_descent = global_step if counts_each else None
                     return descent.subtract(update.changes, variables, by_descent, name)
@@ -249,6 +254,9 @@ class KfacStep:
         variables, estimator = [variable for _, variable in pairs], self.estimator
         sparse = [block.params for block in estimator.blocks if block.multiplies_slices]
         keep = {param.ref() for params in sparse for param in as_tuple(params)}
+        # Variables of no layer have their gradients as they are.
+        known = {variable.ref() for layer in self._layers for variable in layer}
+        keep.update(v.ref() for v in variables if v.ref() not in known)
         gradients = [vectors.as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
         packs, model_damping = self.momentum.takes_packed, self.model_damping
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
@@ -270,6 +278,11 @@ class KfacStep:
                 damping if model_damping is None else model_damping, dtype
             ),
         )
+
+    @property
+    def _layers(self) -> list[tuple[Variable, ...]]:
+        """The variables of each block."""
+        return [as_tuple(block.params) for block in self.estimator.blocks]
 
     def _decaying(self, variable: Variable) -> Tensor:
         """Returns the weights of a variable that decay: its own, or zeros."""

@@ -15,19 +15,21 @@ v1 = tf.compat.v1
 
 @final
 class ChecksumComparison:
-    """Comparison of all variables over workers, by one number each.
+    """Comparison of variables over workers, by one number each.
 
     Make it when the graph has all its variables; it adds operations to the default graph.
     """
 
-    def __init__(self, group: WorkerGroup):
+    def __init__(self, group: WorkerGroup, variables: Sequence[Variable] | None = None):
         """Adds the operations.
 
         Args:
           group: The workers.
+          variables: Variables to compare; None for all of the graph.
         """
+        compared = v1.global_variables() if variables is None else variables
         self._group = group
-        self._variables = [each for each in v1.global_variables() if can_be_sent(each.dtype)]
+        self._variables = [each for each in compared if can_be_sent(each.dtype)]
         with v1.name_scope("checksums"), v1.device(CPU):
             sums = [checksum(variable.read_value()) for variable in self._variables]
             self._sums = group.of_each(tf.stack(sums))

@@ -79,6 +79,7 @@ class WorkerGroup:
         self.settings = settings
         self._keys = first_key
         self._records: list[str] = []
+        self._bytes = 0.0
 
     @property
     def size(self) -> int:
@@ -94,6 +95,11 @@ class WorkerGroup:
     def records(self) -> tuple[str, ...]:
         """A line for each collective so far, which must be the same in all workers."""
         return tuple(self._records)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that a worker sends, on average, if each collective of known size runs once."""
+        return round(self._bytes)
 
     def sum(self, tensor: Tensor, name: str = "sum") -> Tensor:
         """Returns the sum of a tensor over all workers, the same to the bit on each.
@@ -173,6 +179,50 @@ class WorkerGroup:
         gathered.set_shape([None, *tensor.shape[1:]])
         return back(gathered)
 
+    def exchanged(self, tensor: Tensor, name: str = "exchanged") -> Tensor:
+        """Sends each worker a row, and returns the rows that this worker got, by rank.
+
+        Args:
+          tensor: Rows for each worker, by rank: int32 [workers, ...], its shape known.
+          name: Name of the operation.
+        """
+        key = self._next_key(f"exchange {tensor.dtype.name} {tensor.shape}")
+        self._count(tensor, 1 / self.size)
+        with v1.name_scope(name), v1.device(CPU):
+            received = tf.raw_ops.CollectiveAllToAllV2(
+                input=tensor,
+                group_size=self.size,
+                group_key=_group_key(CPU),
+                instance_key=key,
+                ordering_token=[],
+                communication_hint="ring",
+                timeout_seconds=_NO_TIMEOUT,
+            )
+            received.set_shape(tensor.shape)
+            return received
+
+    def gathered(self, tensor: Tensor, name: str = "gathered") -> Tensor:
+        """Returns the rows of all workers, by rank: [workers × rows, ...].
+
+        Args:
+          tensor: Rows of this worker, int32 [rows, ...], in a known shape that all workers have.
+          name: Name of the operation.
+        """
+        key = self._next_key(f"gather all {tensor.dtype.name} {tensor.shape}")
+        self._count(tensor, 1)
+        with v1.name_scope(name), v1.device(CPU):
+            gathered = tf.raw_ops.CollectiveGatherV2(
+                input=tensor,
+                group_size=self.size,
+                group_key=_group_key(CPU),
+                instance_key=key,
+                ordering_token=[],
+                communication_hint="ring",
+                timeout_seconds=_NO_TIMEOUT,
+            )
+            gathered.set_shape([self.size * tensor.shape[0], *tensor.shape[1:]])
+            return gathered
+
     def broadcast(self, tensor: Tensor, name: str = "broadcast") -> Tensor:
         """Returns the chief's value of a tensor.
 
@@ -191,6 +241,7 @@ class WorkerGroup:
             "communication_hint": "ring",
             "timeout_seconds": _NO_TIMEOUT,
         }
+        self._count(sent, 1 / self.size)
         with v1.name_scope(name), v1.device(CPU):
             if self.is_chief:
                 return back(tf.raw_ops.CollectiveBcastSend(input=sent, **arguments))
@@ -202,6 +253,7 @@ class WorkerGroup:
         device = tensor.device if stays else CPU
         sent, back = _to_send(tensor)
         key = self._next_key(f"{how} {tensor.dtype.name} {tensor.shape}")
+        self._count(sent, 2 / self.size)
         with v1.name_scope(name), v1.device(device):
             reduced = tf.raw_ops.CollectiveReduce(
                 input=sent,
@@ -215,6 +267,11 @@ class WorkerGroup:
                 timeout_seconds=_NO_TIMEOUT,
             )
             return back(reduced)
+
+    def _count(self, sent: Tensor, times: float) -> None:
+        """Counts a tensor of which each worker sends `times` to each other one."""
+        elements = sent.shape.num_elements() or 0
+        self._bytes += times * (self.size - 1) * elements * sent.dtype.size
 
     def _next_key(self, record: str, count: int = 1) -> int:
         """Returns the first of a number of keys that no other collective has."""

@@ -36,11 +36,20 @@ class Pack:
         Args:
           send: Function from a vector to a vector of the same length.
         """
+        return self.split(send(self.flat))
+
+    @property
+    def flat(self) -> Tensor:
+        """The tensors in one vector."""
         with v1.device(self.tensors[0].device):
             flat = [tf.reshape(tensor, [-1]) for tensor in self.tensors]
-            sent = send(flat[0] if len(flat) == 1 else tf.concat(flat, axis=0))
+            return flat[0] if len(flat) == 1 else tf.concat(flat, axis=0)
+
+    def split(self, vector: Tensor) -> list[Tensor]:
+        """Returns the parts of a vector, such as `flat`, in the shapes of the tensors."""
+        with v1.device(self.tensors[0].device):
             sizes = [math.prod(tensor.shape.as_list()) for tensor in self.tensors]
-            parts = [sent] if len(sizes) == 1 else tf.split(sent, sizes)
+            parts = [vector] if len(sizes) == 1 else tf.split(vector, sizes)
             return [
                 tf.reshape(part, tensor.shape)
                 for part, tensor in zip(parts, self.tensors, strict=True)

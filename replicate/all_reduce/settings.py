@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal, TypeAlias, final, get_args
+from typing import Any, Literal, TypeAlias, final, get_args
 
 Communication: TypeAlias = Literal["auto", "ring", "nccl"]
 """Way in which TensorFlow's collectives send: its own choice, a ring over gRPC, or NCCL."""
@@ -12,6 +12,10 @@ Communication: TypeAlias = Literal["auto", "ring", "nccl"]
 @dataclasses.dataclass(frozen=True)
 class AllReduce:
     """Settings of workers that each have all variables and add up their gradients in every step.
+
+    With `every`, they make that many steps each with its own weights, and meet in a round: an outer
+    optimizer gets the mean change of their weights as a gradient, and all go on from its result
+    (DiLoCo, arXiv 2311.08105). A worker counts by the rows of its batches since the last round.
 
     Pass it as `RunConfig(train_distribute=replicate.AllReduce())`, with a TF_CONFIG that lists the
     workers and no parameter server. Without a cluster, or in a cluster of one, nothing is sent.
@@ -28,6 +32,13 @@ class AllReduce:
       evaluates: True if the workers also evaluate, each its share of the batches. All of them then
         call `Estimator.evaluate` or `train_and_evaluate`, and there is no evaluator. An evaluation
         during training must take less than `timeout_secs`.
+      every: Steps of each worker from one round to the next, ≥ 1; None to add up gradients in every
+        step. The global step counts the steps of a worker, and checkpoints are saved in rounds.
+      outer_optimizer: A `tf.compat.v1.train.Optimizer` or a function without arguments that makes
+        one, for the step of a round. None for Nesterov's momentum of 0.9 with a rate of 0.7; a
+        `GradientDescentOptimizer(1.0)` averages the weights.
+      bits: Bits in which a round sends each change of a weight: 32, 16 (bfloat16), 8 or 4. What is
+        lost by fewer than 32 is added to the changes of the next round.
     """
 
     communication: Communication = "auto"
@@ -35,12 +46,16 @@ class AllReduce:
     timeout_secs: float = 600.0
     check_every: int = 100
     evaluates: bool = False
+    every: int | None = None
+    outer_optimizer: Any = dataclasses.field(default=None, repr=False)
+    bits: Literal[32, 16, 8, 4] = 32
 
     def __post_init__(self) -> None:
         """Checks the settings.
 
         Raises:
-          ValueError: A setting is out of range.
+          ValueError: A setting is out of range, or two do not go together.
+          TypeError: outer_optimizer is neither an optimizer nor a function.
         """
         choices = get_args(Communication)
         if self.communication not in choices:
@@ -66,6 +81,41 @@ class AllReduce:
             )
         if not isinstance(self.evaluates, bool):
             raise ValueError(f"AllReduce: evaluates must be True or False, got {self.evaluates!r}.")
+        self._check_rounds()
+
+    def __deepcopy__(self, memo: object) -> "AllReduce":
+        """Returns itself: settings do not change, and an optimizer may belong to a graph."""
+        return self
+
+    def _check_rounds(self) -> None:
+        every, outer, bits = self.every, self.outer_optimizer, self.bits
+        if bits not in (32, 16, 8, 4):
+            raise ValueError(f"AllReduce: bits must be 32, 16, 8 or 4, got {bits!r}.")
+        if bits != 32 and every is None:
+            raise ValueError(
+                f"AllReduce: bits={bits} needs every=…: only changes of weights in rounds are sent "
+                "in fewer bits than they have."
+            )
+        if every is not None and not _is_whole(every, 1):
+            raise ValueError(
+                f"AllReduce: every must be a whole number ≥ 1, or None to add up gradients in each "
+                f"step; got {every!r}."
+            )
+        if every is not None and self.evaluates:
+            raise ValueError(
+                f"AllReduce: workers that meet every {every} steps cannot evaluate together. Leave "
+                "out evaluates=True, and start an evaluator."
+            )
+        if outer is not None and every is None:
+            raise ValueError(
+                f"AllReduce: outer_optimizer={outer!r} needs every=…, the steps between two rounds "
+                "in which it makes a step."
+            )
+        if outer is not None and not callable(outer) and not hasattr(outer, "apply_gradients"):
+            raise TypeError(
+                "AllReduce: outer_optimizer must be a tf.compat.v1.train.Optimizer or a function "
+                f"without arguments that returns one; got {outer!r}."
+            )
 
 
 def _is_whole(value: object, least: int) -> bool:

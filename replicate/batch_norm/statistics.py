@@ -31,6 +31,9 @@ from replicate.tower.scopes import TowerScopes
 
 v1 = tf.compat.v1
 
+_STATISTICS = ("replicate", "batch_statistics")
+"""Key of the collection of a graph's statistics. Not a string: never exported."""
+
 UpdateOps: TypeAlias = Literal["first", "all", "mean"]
 """Towers whose updates count: the first one, all in turn, or the mean of all."""
 
@@ -141,6 +144,7 @@ class BatchStatistics:
         folds = [fold for tower in self._folds for fold in tower]
         if not folds:
             return None
+        v1.get_collection_ref(_STATISTICS).extend(self._statistics)
         with v1.name_scope("batch_statistics"):
             with v1.device(CPU):
                 folded = v1.group(*folds)
@@ -247,6 +251,11 @@ class BatchStatistics:
                 owned.update(each.op for each in (variable, *self._copies.get(variable.ref(), [])))
                 owned.update(self._in_turn.operations_of(variable))
         return owned
+
+
+def batch_statistics() -> list[Variable]:
+    """Returns the statistics of batches of the default graph, which models without towers lack."""
+    return list({each.ref(): each for each in v1.get_collection(_STATISTICS)}.values())
 
 
 def _stacked(variables: Sequence[Variable], read: Mapping[Any, Tensor]) -> Tensor:

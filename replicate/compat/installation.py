@@ -20,7 +20,7 @@ _NAME = "estimator"
 _ABSENT = object()
 _CHANGES = (
     "replicate.compat.contrib.repaired_slim.loading",
-    "replicate.compat.lost.keras_layers",
+    "replicate.compat.old_tensorflow.keras_layers",
 )
 """Modules that change other packages, and whose `undo` takes that back."""
 _MODULES = re.compile(r"tensorflow_estimator(\..+)?|tensorflow(\.compat\.v[12])?\.estimator(\..+)?")

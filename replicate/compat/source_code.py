@@ -7,7 +7,7 @@ have. Lines are those of the source.
 import ast
 import types
 
-from replicate.compat.friends.attributes import NAMES, OF_PANDAS
+from replicate.compat.old_libraries.attributes import NAMES, OF_PANDAS
 from replicate.compat.python2.loading import MARK, tree_of
 
 OLD_ATTRIBUTE = "__old_attribute__"

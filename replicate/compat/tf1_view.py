@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use, is_absent
-from replicate.compat.friends.attributes import old_attribute
-from replicate.compat.friends.files import open_file
-from replicate.compat.friends.versions import VersionText
-from replicate.compat.lost_names import LOST_FROM, view_of
+from replicate.compat.library_views import LOST_FROM, view_of
+from replicate.compat.old_libraries.attributes import old_attribute
+from replicate.compat.old_libraries.files import open_file
+from replicate.compat.old_libraries.versions import VersionText
 from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.python2.loading import MARK
 from replicate.compat.python2.translation import is_installed
@@ -186,7 +186,7 @@ def _changed(path: str) -> Any:
 def _keras() -> Any:
     """Returns Keras, whose layers have their old method."""
     keras: Any = importlib.import_module("tensorflow").compat.v1.keras
-    layers: Any = importlib.import_module("replicate.compat.lost.keras_layers")
+    layers: Any = importlib.import_module("replicate.compat.old_tensorflow.keras_layers")
     layers.give_apply(keras)
     return keras
 

@@ -500,6 +500,8 @@ class Estimator:
         model_fn = self._model_fn if towers is None else towers.replicated(self._model_fn)
         with attached_workers(inputs.workers):
             spec = self._build_model(model_fn, mode, inputs.features, inputs.labels, params, scope)
+        if inputs.rounds is not None:
+            inputs.rounds.build()
         if inputs.workers is not None and not inputs.workers.is_used:
             raise ValueError(
                 "Cannot train with AllReduce: no optimizer of tf.compat.v1.train has applied "

@@ -15,6 +15,7 @@ from replicate._types import Nest, Tensor
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.input import current_group, evaluated_share, with_batches_after_the_end
 from replicate.all_reduce.step import WorkerStep
+from replicate.all_reduce.worker_rounds import WorkerRounds
 from replicate.batch.nests import flatten
 from replicate.batch.one_each import one_batch_each
 from replicate.errors import ArgumentTypeError
@@ -38,7 +39,8 @@ class Inputs:
         Tensors, in processes that save nothing, and with save_input_position=False.
       operations: Names of the operations that input_fn made; empty outside of training.
       workers: Sums over this worker and its peers, each with such an input; None for a process that
-        trains alone.
+        trains alone, or meets its peers in rounds.
+      rounds: Rounds of this worker and its peers, with `AllReduce(every=…)`.
     """
 
     features: Nest
@@ -46,6 +48,7 @@ class Inputs:
     position: InputPosition | None
     operations: frozenset[str] = frozenset()
     workers: WorkerStep | None = None
+    rounds: WorkerRounds | None = None
 
 
 def build_inputs(
@@ -85,7 +88,8 @@ def build_inputs(
             returned, group = _evaluated_share(returned, group), None
         counts = config.is_chief or group is not None
         is_counted = is_training and config.save_input_position and counts
-        is_marked = group is not None and isinstance(returned, tf.data.Dataset)
+        has_rounds = group is not None and group.settings.every is not None
+        is_marked = group is not None and not has_rounds and isinstance(returned, tf.data.Dataset)
         if is_marked:
             returned = with_batches_after_the_end(returned)
         with v1.name_scope(SCOPE):
@@ -100,14 +104,18 @@ def build_inputs(
             has_batch, returned = returned
     features, labels = _features_and_labels(returned, mode)
     _check_leaves(features, labels)
-    workers = None
+    workers = rounds = None
     if group is not None:
         rows = None if batches is not None and batches > 1 else batch_size(features)
-        workers = WorkerStep(group, rows, has_batch)
         with v1.device("/cpu:0"):
-            features, labels = workers.after_check_of_end((features, labels))
+            if has_rounds:
+                rounds = WorkerRounds(group, rows)
+                features, labels = rounds.counted((features, labels))
+            else:
+                workers = WorkerStep(group, rows, has_batch)
+                features, labels = workers.after_check_of_end((features, labels))
     operations = _operations() - earlier if is_training else earlier
-    return Inputs(features, labels, position, operations, workers)
+    return Inputs(features, labels, position, operations, workers, rounds)
 
 
 def batch_size(features: Nest) -> int | Tensor | None:

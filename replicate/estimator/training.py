@@ -13,10 +13,18 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.errors import TrainingInterrupted
+from replicate.estimator.between_workers import (
+    agreement_of,
+    checks_of_variables,
+    own_state,
+    rounds_of,
+    worker_start,
+)
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.checkpoints.worker_state import WorkerState
 from replicate.estimator.cluster.meeting import Meeting
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, last_loss_named
 from replicate.estimator.cluster.servers import WaitCancelled
@@ -30,10 +38,10 @@ from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.same_variables import SameVariablesHook
+from replicate.estimator.hooks.rounds import RoundsHook
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.start import StartHook
-from replicate.estimator.hooks.step_loop import StepLoop, StopAgreement
+from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
@@ -141,10 +149,16 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
         check_writer = run.directory.check_notice if run.directory else bool
-        agreement = _agreement(inputs, readings)
+        agreement = agreement_of(inputs, readings)
         conditions = StopConditions(
             interruption, readings, config, check_writer=check_writer, agreement=agreement
         )
+        stop = StopHook(readings, request.steps, request.max_steps)
+        saving: list[CheckpointHook] = []
+        rounds = rounds_of(
+            inputs, conditions, lambda: stop.is_done or any(hook.is_due for hook in saving)
+        )
+        saving += _checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds)
         creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions)
         hooks = [
             *conditions.wrap_user_hooks(
@@ -153,15 +167,16 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             times,
             *profiles,
             *_checks_of_step(request),
-            *_checks_of_variables(inputs, readings),
-            StopHook(readings, request.steps, request.max_steps),
+            *checks_of_variables(inputs, readings),
+            *([rounds] if rounds else []),
+            stop,
             run.start,
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock),
+            *saving,
         ]
-        _run_loop(creator, hooks, conditions, progress, run, inputs.position)
+        _run_loop(creator, hooks, conditions, progress, run, rounds, inputs.position)
     _raise_if_interrupted(conditions, interruption, config)
 
 
@@ -171,11 +186,13 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     readings = StepReadings(spec.train_op, spec.loss, workers=inputs.workers)
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
-        agreement = _agreement(inputs, readings)
+        agreement = agreement_of(inputs, readings)
         conditions = StopConditions(
             interruption, readings, config, run.training_end, agreement=agreement
         )
-        start = _worker_start(inputs, run, conditions)
+        state = own_state(inputs, conditions)
+        rounds = rounds_of(inputs, conditions, state=state)
+        start = _worker_start(inputs, run, conditions, state)
         creator: v1.train.SessionCreator = (
             start.worker_creator(scaffold, conditions.should_cancel_wait)
             if start
@@ -183,12 +200,13 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         )
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
-            *_checks_of_variables(inputs, readings),
+            *checks_of_variables(inputs, readings),
+            *([rounds] if rounds else []),
             StopHook(readings, request.steps, request.max_steps),
             run.start,
             progress,
         ]
-        _run_loop(creator, hooks, conditions, progress, run)
+        _run_loop(creator, hooks, conditions, progress, run, rounds)
     _raise_if_interrupted(conditions, interruption, config)
 
 
@@ -222,36 +240,14 @@ def _chief_session_creator(
 
 
 def _worker_start(
-    inputs: Inputs, run: TrainingRun, conditions: StopConditions
+    inputs: Inputs, run: TrainingRun, conditions: StopConditions, state: WorkerState | None = None
 ) -> WorkerStart | None:
-    """Returns the start of a worker without parameter servers, None for other processes."""
-    if inputs.workers is None or run.meeting is None:
-        return None
     facts = {
         "number of steps": run.request.steps,
         "last step": run.request.max_steps,
         "train_distribute": repr(run.config.all_reduce),
     }
-    return WorkerStart(
-        inputs.workers.group,
-        run.meeting,
-        run.config,
-        facts,
-        inputs.position,
-        conditions.watchdog.peers.connect,
-    )
-
-
-def _agreement(inputs: Inputs, readings: StepReadings) -> StopAgreement | None:
-    return None if inputs.workers is None else StopAgreement(inputs.workers, readings)
-
-
-def _checks_of_variables(inputs: Inputs, readings: StepReadings) -> list[SameVariablesHook]:
-    """Returns the check that workers without parameter servers have the same variables."""
-    workers = inputs.workers
-    if workers is None or not workers.group.settings.check_every:
-        return []
-    return [SameVariablesHook(workers.group, readings)]
+    return worker_start(inputs, run.meeting, facts, conditions, state)
 
 
 def _progress_hook(
@@ -309,6 +305,7 @@ def _checkpoint_hooks(
     conditions: StopConditions,
     run: TrainingRun,
     clock: TimeSpent,
+    rounds: RoundsHook | None,
 ) -> list[CheckpointHook]:
     """Returns the hook that saves checkpoints, if the config asks for them."""
     if run.directory is None or not saves_checkpoints(run.config):
@@ -323,6 +320,7 @@ def _checkpoint_hooks(
         conditions.continues_input,
         graph_files,
         lambda: clock.during(SAVING),
+        lambda: rounds is not None and not rounds.allows_save,
     )
     return [hook]
 
@@ -333,6 +331,7 @@ def _run_loop(
     conditions: StopConditions,
     progress: ProgressHook,
     run: TrainingRun,
+    rounds: RoundsHook | None,
     position: InputPosition | None = None,
 ) -> None:
     """Makes steps until a hook, the end of the input or a stop condition ends the run."""
@@ -368,6 +367,7 @@ def _run_loop(
             conditions.watchdog,
             v1.train.MonitoredSession(recovering, loop.hooks, STOP_GRACE_SECS) as session,
             conditions.record_end_of_input(),
+            rounds.at_the_end(failures) if rounds else contextlib.nullcontext(),
         ):
             loop.run(session, conditions.is_interrupted, failures)
     except WaitCancelled as reason:

@@ -13,6 +13,7 @@ from replicate._types import Graph
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.initial_values import InitialValues
 from replicate.estimator.checkpoints.input_position import InputPosition
+from replicate.estimator.checkpoints.worker_state import WorkerState
 from replicate.estimator.cluster.meeting import Facts, Meeting
 from replicate.estimator.cluster.server_session import ServerSession
 from replicate.estimator.cluster.worker_group import lost_workers_named
@@ -36,11 +37,13 @@ class WorkerStart:
         facts: Facts,
         position: InputPosition | None,
         watch_peers: Callable[[], None],
+        state: WorkerState | None = None,
     ):
         """Stores the parts.
 
         Facts must be equal in all workers. `position` is None for an input that always starts at
-        the beginning. `watch_peers` is called when all workers are there.
+        the beginning. `watch_peers` is called when all workers are there. `state` is what a worker
+        has of its own, instead of the chief's values.
         """
         self._group = group
         self._meeting = meeting
@@ -48,6 +51,7 @@ class WorkerStart:
         self._facts = facts
         self._position = position
         self._watch_peers = watch_peers
+        self._state = state
         self._graph: Graph = v1.get_default_graph()
 
     def chief_creator(
@@ -98,6 +102,8 @@ class WorkerStart:
         session = ServerSession(config.master, graph=self._graph, config=options)
         try:
             values.copy(session)
+            if self._state is not None:
+                self._state.restore(session, int(session.run(v1.train.get_global_step())))
             require_ready(session, scaffold.ready_for_local_init_op)
             session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
             require_ready(session, scaffold.ready_op)

@@ -253,7 +253,7 @@ class TowerOptimizer(v1.train.Optimizer):
         towers = [calls[call] for calls in build.calls if call < len(calls)]
         if len(towers) < tower.count:
             raise different_optimizer_calls(build.call_counts)
-        with build.outside_towers(towers[0]):
+        with build.outside_towers(towers[0]), build.gathering():
             train_op = stages.build(towers)
         if skipping is not None:
             with v1.control_dependencies([train_op]), v1.device(CPU):

@@ -5,7 +5,7 @@ imports inside of functions bind names. `Bindings` follows them.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 from libcst import metadata
@@ -38,6 +38,19 @@ class Imported:
         """True for `import a.b`, which binds a."""
         is_dotted = isinstance(self.alias.name, cst.Attribute)
         return isinstance(self.statement, cst.Import) and is_dotted and self.alias.asname is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Inherited:
+    """A name that a star import of a module of the program binds.
+
+    Attributes:
+      name: Dotted name of what it stands for.
+      statement: The star import.
+    """
+
+    name: str
+    statement: Import
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +93,8 @@ class Bindings:
       imports: All imported names, in the order of the text.
       modules: Dotted names of modules that may be imported; relative ones without their dots.
       stars: Star imports of old packages.
+      own_stars: Star imports of all else, such as modules of the program.
+      inherited: What those bind to names that the module itself binds to nothing.
       aliases: Assignments such as `slim = tf.contrib.slim`, which bind a package of TensorFlow 1,
         by their targets.
       bound: All names that the module binds anywhere, but by imports.
@@ -95,6 +110,14 @@ class Bindings:
         assigns = [each for each in nodes if isinstance(each, cst.Assign)]
         self.modules = frozenset(name for each in imports for name in _modules_of(each))
         self.stars = [each for each in imports if _is_old_star(each)]
+        self.own_stars = [
+            each
+            for each in imports
+            if isinstance(each, cst.ImportFrom)
+            and isinstance(each.names, cst.ImportStar)
+            and each not in self.stars
+        ]
+        self.inherited: Mapping[str, Inherited] = {}
         self.imports = [each for node in imports for each in imported_by(node)]
         self._imported: dict[Import, list[Imported]] = {}
         for each in self.imports:
@@ -117,9 +140,10 @@ class Bindings:
         if not isinstance(node, cst.Name) or depth > 20:
             return None
         scope = self._source.scopes.get(node)
-        if scope is None:
-            return None
-        found = [self._of_assignment(each, depth) for each in scope[node.value]]
+        found = [self._of_assignment(each, depth) for each in scope[node.value]] if scope else []
+        if scope is not None and not found and node.value in self.inherited:
+            inherited = self.inherited[node.value]
+            return Meaning(inherited.name, inherited.statement, ())
         known = [each for each in found if each is not None]
         old = [each for each in known if each.place is not None] or known
         if not old:
@@ -132,6 +156,29 @@ class Bindings:
             bindings=tuple(binding for each in known for binding in each.bindings),
             is_sure=first.is_sure and (len(names) == 1 or places == {first.place}),
         )
+
+    def exported(self) -> dict[str, str]:
+        """Returns what the names stand for that a star import of this module gives."""
+        if "__all__" in self.bound:
+            return {}
+        found = {
+            each.bound: each.name.split(".")[0] if each.binds_root else each.name
+            for each in self.imports
+            if self._is_global(each.statement)
+        }
+        for target, statement in self.aliases.items():
+            meaning = self.meaning(statement.value)
+            if meaning is not None and self._is_global(statement):
+                found[target.value] = meaning.name
+        return {name: path for name, path in found.items() if not name.startswith("_")}
+
+    def _is_global(self, statement: cst.CSTNode) -> bool:
+        node = statement
+        while node in self._source.parents:
+            node = self._source.parents[node]
+            if isinstance(node, cst.FunctionDef | cst.ClassDef):
+                return False
+        return True
 
     def _of_assignment(self, assignment: metadata.BaseAssignment, depth: int) -> Meaning | None:
         node = getattr(assignment, "node", None)

@@ -14,6 +14,7 @@ from replicate.migrate.program import Programs, first_lines
 from replicate.migrate.python2 import in_python3
 from replicate.migrate.rewrite import Left, changes_of
 from replicate.migrate.source import Edit, UnreadableError, moved, position
+from replicate.migrate.star_imports import inherited_names
 from replicate.migrate.uses import Module
 
 _NOT_PYTHON_3 = "It is not Python 3 ({why})."
@@ -74,11 +75,15 @@ def rewrite_files(
     Python 2 that use nothing of Python 3 only, not just those that are recognized.
     """
     files = [_read(path, python2) for path in paths]
-    programs = Programs({each.name: each.module for each in files if each.module is not None})
+    modules = {each.name: each.module for each in files if each.module is not None}
+    for name, inherited in inherited_names(modules).items():
+        modules[name].inherit(inherited)
+    programs = Programs(modules)
+    methods = frozenset().union(*(each.functions for each in modules.values()))
     results = []
     for each in files:
         try:
-            result = _rewritten(each, programs, towers, in_new)
+            result = _rewritten(each, programs, methods, towers, in_new)
         except Exception as error:  # No file keeps the others from being rewritten.
             result = Result(each.path, each.text, each.text, left=_failed(error))
         results.append(result)
@@ -117,7 +122,7 @@ def _read_file(path: Path, python2: bool) -> _File:
             notebook = read_notebook(text.text)
         new = in_python3(text.text, path, python2) if notebook is None else None
         translation = new or ""
-        module = Module(new or text.text) if notebook is None else _module_of(notebook)
+        module = _module_of(notebook) if notebook else Module(new or text.text, (), bool(new))
     except NotebookError as error:
         return _File(path, text, name, left=(("1:1", "", f"{error}."),))
     except UnreadableError as error:
@@ -140,7 +145,9 @@ def _module_of(notebook: Notebook) -> Module:
     return Module(notebook.module, notebook.walls)
 
 
-def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> Result:
+def _rewritten(
+    file: _File, programs: Programs, methods: frozenset[str], towers: bool, in_new: bool
+) -> Result:
     module = file.module
     if module is None:
         return Result(file.path, file.text, file.text, left=file.left)
@@ -150,7 +157,7 @@ def _rewritten(file: _File, programs: Programs, towers: bool, in_new: bool) -> R
         text = dataclasses.replace(file.text, text=file.translation or file.text.text)
         left_to_do = (_told(of_v2, old, file, ()),)
         return Result(file.path, file.text, text, _translated_lines(file), left=left_to_do)
-    changes = changes_of(module, towers)
+    changes = changes_of(module, towers, methods)
     edits = list(changes.edits)
     needs = programs.needs(file.name, file.notebook is not None)
     edits += first_lines(module, needs, edits)
@@ -188,7 +195,7 @@ def _name_of_v2(module: Module) -> Left | None:
         return None
     for use in module.uses:
         name = use.place.path
-        if tensorflow_names.is_of_v2(name):
+        if not use.place.is_of_library and tensorflow_names.is_of_v2(name):
             start = module.source.span(use.node)[0]
             return Left(start, name, _V2_PROGRAM.format(name=name))
     return None

@@ -25,7 +25,7 @@ from replicate.compat.table import (
     names_below,
     public_row,
 )
-from replicate.compat.table.lost import ROOTS, replacement_of
+from replicate.compat.table.libraries import ROOTS, replacement_of
 from replicate.quiet_imports import quiet_stderr
 
 _V1 = re.compile(r"tensorflow(\.compat\.v1)*(?=\.|$)")
@@ -50,8 +50,8 @@ class Place:
     is_v2: bool = False
 
     @property
-    def is_of_friend(self) -> bool:
-        """True for a name that Python or a friend of TensorFlow lost."""
+    def is_of_library(self) -> bool:
+        """True for a name that Python or a library lost."""
         return self.path.partition(".")[0] in ROOTS
 
 
@@ -125,7 +125,7 @@ def is_package(path: str) -> bool:
 def look_up(place: Place) -> Found | None:
     """Returns the entry of a name; None if the table says nothing of it, or if it is a package."""
     path = place.path
-    if place.is_of_friend:
+    if place.is_of_library:
         old, new = replacement_of(path) or ("", None)
         return Found(old, new, "", None) if new is not None else None
     if is_old_package(path):

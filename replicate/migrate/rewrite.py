@@ -5,14 +5,17 @@ spelled anew, stays, or is left to the user; the import statements follow from t
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import libcst as cst
 
+from replicate.compat.table.libraries import CHANGED
 from replicate.migrate.bindings import Imported
-from replicate.migrate.friends import is_call_of_today, renamed_methods
 from replicate.migrate.import_statements import ImportEdits
+from replicate.migrate.library_calls import is_call_of_today, modes_of_today
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of, view_of
+from replicate.migrate.old_attributes import OldAttributes
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
 from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
@@ -24,6 +27,10 @@ _AMBIGUOUS = "This name is bound in several ways here. Write {new} where it is t
 _SCATTERED = "Its names are in several modules now: write those that you use, one by one."
 _STARS = "It takes its arguments in another order now, and is called with a star: write keywords."
 _STAR_IMPORT = "A star import hides which names are used: import the names one by one."
+_READ_BY_HAND = (
+    "Python or a library dropped it: import old_attribute from "
+    "replicate.compat.old_libraries.attributes, and read it by that."
+)
 _REAL = frozenset(("compiler", "core", "lite", "python", "security", "tools", "tsl"))
 
 
@@ -45,9 +52,17 @@ class Changes:
     differences: dict[str, str]
 
 
-def changes_of(module: Module, towers: bool = False) -> Changes:
-    """Returns what to change in a module, also for several towers if that is asked for."""
-    return _Rewriting(module).changes(towers)
+def changes_of(
+    module: Module, towers: bool = False, methods: frozenset[str] = frozenset()
+) -> Changes:
+    """Returns what to change in a module.
+
+    Args:
+      module: The module.
+      towers: True to make it train on several towers.
+      methods: Names of functions that other modules of the program define.
+    """
+    return _Rewriting(module).changes(towers, methods)
 
 
 class _Rewriting:
@@ -68,7 +83,7 @@ class _Rewriting:
         self._left: list[Left] = []
         self._differences: dict[str, str] = {}
 
-    def changes(self, towers: bool) -> Changes:
+    def changes(self, towers: bool, methods: frozenset[str]) -> Changes:
         for each in self._module.bindings.imports:
             self._rewrite_import(each)
         for target, statement in self._module.bindings.aliases.items():
@@ -80,7 +95,8 @@ class _Rewriting:
             self._leave(star, self._source.text_of(star), _STAR_IMPORT)
         if towers:
             self._replicate(Towers(self._module))
-        self._edits += renamed_methods(self._module)
+        self._write_attributes(methods)
+        self._edits += modes_of_today(self._module)
         edits = [*self._edits, *self._imports.edits(self._speller.needed)]
         left = tuple(sorted(dict.fromkeys(self._left)))
         return Changes(tuple(edits), left, self._differences)
@@ -89,6 +105,13 @@ class _Rewriting:
         self._edits += towers.edits(self._speller)
         for call in towers.by_hand:
             self._leave(call, self._source.text_of(call.func), WRAP_BY_HAND)
+
+    def _write_attributes(self, methods: frozenset[str]) -> None:
+        spell = functools.partial(self._speller.spell, origin=None)
+        attributes = OldAttributes(self._module, self._edits, methods, spell)
+        self._edits += attributes.edits
+        for node in attributes.by_hand:
+            self._leave(node, node.attr.value, _READ_BY_HAND)
 
     def _rewrite_import(self, each: Imported) -> None:
         place = place_of(each.name)
@@ -101,7 +124,7 @@ class _Rewriting:
             self._rewrite_dotted_import(each, found)
         elif found is not None and found.new is None:
             self._leave(each.alias, found.old, found.difference)
-        elif found is not None:
+        elif found is not None and not self._serves(each):
             new = f"{found.new}{place.path[len(found.old) :]}"
             wrong = missing_replacement(new)
             if wrong is not None:
@@ -111,6 +134,11 @@ class _Rewriting:
                 self._note(found)
         elif each.name.startswith("tensorflow"):
             self._rewrite_tensorflow_import(each, place.path)
+
+    def _serves(self, each: Imported) -> bool:
+        """Returns True for an imported function that changed, and whose uses are all of today."""
+        uses = [use for use in self._module.uses if each.alias in use.meaning.bindings]
+        return each.name in CHANGED and all(is_call_of_today(self._module, use) for use in uses)
 
     def _move_package(self, statement: cst.CSTNode, part: cst.CSTNode, bound: str) -> None:
         name = self._packages[part]

@@ -10,6 +10,9 @@ from replicate.migrate.source import Source
 
 _CONTRIB = "replicate.compat.contrib"
 _LAYERS = "replicate.compat.layers"
+_ATTRIBUTES = "replicate.compat.old_libraries.attributes."
+_PACKAGES = ("sklearn.", "urllib.")
+"""Packages whose import does not import their modules."""
 _V1 = "tensorflow.compat.v1"
 _MODULES = {"tf": "tf", "tf_slim": "slim", _CONTRIB: "contrib"}
 
@@ -52,7 +55,10 @@ class Speller:
         """Reads the imports that are there, without the names that those bind that have ended."""
         self.needed: dict[Import, list[NewImport]] = {}
         self._source = source
-        self._first_import = next((each.statement for each in bindings.imports), None)
+        self._first_import = next(
+            (e.statement for e in bindings.imports if self._scope(e.statement) is source.module),
+            None,
+        )
         self._taken = set(bindings.bound)
         self._known: dict[tuple[cst.CSTNode, str], str] = {}
         gone = frozenset(ended)
@@ -61,6 +67,9 @@ class Speller:
             name = each.name.split(".")[0] if each.binds_root else each.name
             module = "tf" if name in ("tensorflow", _V1) else name
             self._known.setdefault((self._scope(each.statement), module), each.bound)
+        for bound, inherited in bindings.inherited.items():
+            if inherited.name in ("tensorflow", _V1):
+                self._known.setdefault((source.module, "tf"), bound)
 
     def import_as(self, statement: cst.CSTNode, new: str, bound: str) -> NewImport:
         """Returns the import that takes the place of a statement, whose names uses may take."""
@@ -117,6 +126,10 @@ def _split(new: str) -> tuple[str, str]:
     parts = new.split(".")
     if f"{new}.".startswith((f"{_CONTRIB}.", f"{_LAYERS}.")):
         end = 3
+    elif new.startswith(_ATTRIBUTES):
+        end = 5
+    elif new.startswith(_PACKAGES):
+        end = 2
     elif new.startswith("replicate.compat."):
         end = 4
     else:

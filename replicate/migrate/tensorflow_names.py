@@ -23,6 +23,8 @@ _NO_MODULE = "TensorFlow {version} has no {name}."
 _LAZY = ("tf.keras",)  # Keras 3 hides names of it, legacy Keras has them.
 _ADDED = ("app.flags.", "flags.")  # TensorFlow adds these modules when it is loaded.
 _OURS = Path(__file__).parents[1]
+_SLIM = "tf_slim"
+_ON_TENSORFLOW = ("kfac", "model_deploy", "replicate", "tensorflow", _SLIM)
 _REAL = ("compiler", "core", "lite", "python", "tools")
 
 
@@ -44,7 +46,8 @@ def missing(path: str) -> str | None:
     if not rest or f"{path}.".startswith(tuple(f"{e}." for e in _LAZY)):
         return None
     is_real = rest.split(".")[0] in _REAL
-    if not is_real and (rest.startswith(_ADDED) or _is_in_files(_folder_of_v1(), rest)):
+    is_added = not is_real and f"{rest}.".startswith(_ADDED)
+    if is_added or _is_in_files(_folder_of_tensorflow() if is_real else _folder_of_v1(), rest):
         return None
     tensorflow = _tensorflow()
     if tensorflow is None:
@@ -71,19 +74,28 @@ def missing_replacement(new: str) -> str | None:
         return missing(new)
     if root == "replicate" and (_is_in_files(_OURS, rest) or _is_public(rest)):
         return None
-    if _tensorflow() is None or importlib.util.find_spec(root) is None:
+    if importlib.util.find_spec(root) is None or (root in _ON_TENSORFLOW and not _tensorflow()):
         return None
     with quiet_stderr():
         return None if _is_there(new) else f"There is no {new} here."
 
 
 @functools.cache
+def _folder_of(package: str) -> Path | None:
+    """Returns the folder of a package, None if it is not installed."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec is not None else None
+    return Path(folders[0]) if folders else None
+
+
+def _folder_of_tensorflow() -> Path | None:
+    return _folder_of("tensorflow")
+
+
 def _folder_of_v1() -> Path | None:
     """Returns the folder of tf.compat.v1, None if there is none."""
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(spec.submodule_search_locations[0], "_api", "v2", "compat", "v1")
+    folder = _folder_of_tensorflow()
+    return None if folder is None else folder.joinpath("_api", "v2", "compat", "v1")
 
 
 def _is_in_files(package: Path | None, rest: str) -> bool:
@@ -106,22 +118,46 @@ def _is_public(rest: str) -> bool:
 
 @functools.cache
 def _names_in(file: Path) -> frozenset[str]:
-    """Returns the names that a module imports or defines at its top, or lists in `__all__`."""
+    """Returns the names that a module has, as far as its file tells.
+
+    They are those that it imports or defines at its top, or lists in `__all__`, and for a package
+    of tf.contrib those of the modules of tf-slim that it names in `_HOMES`.
+    """
     if not file.is_file():
         return frozenset()
     names: set[str] = set()
     for each in ast.parse(file.read_bytes()).body:
-        if isinstance(each, ast.Import | ast.ImportFrom):
+        if isinstance(each, ast.ImportFrom) and each.names[0].name == "*":
+            names |= _names_of_module(each.module or "")
+        elif isinstance(each, ast.Import | ast.ImportFrom):
             names.update(alias.asname or alias.name for alias in each.names)
         elif isinstance(each, ast.FunctionDef | ast.ClassDef):
             names.add(each.name)
         elif isinstance(each, ast.Assign):
             bound = {target.id for target in each.targets if isinstance(target, ast.Name)}
             names |= bound
-            if "__all__" in bound and isinstance(each.value, ast.List | ast.Tuple):
-                parts = each.value.elts
-                names.update(str(part.value) for part in parts if isinstance(part, ast.Constant))
+            if "__all__" in bound:
+                names.update(_texts_in(each.value))
+            elif "_HOMES" in bound:
+                homes = [f"{_SLIM}.{home}".rstrip(".") for home in _texts_in(each.value)]
+                names = names.union(*map(_names_of_module, homes))
     return frozenset(names)
+
+
+def _texts_in(value: ast.expr) -> list[str]:
+    parts = value.elts if isinstance(value, ast.List | ast.Tuple) else []
+    return [str(part.value) for part in parts if isinstance(part, ast.Constant)]
+
+
+def _names_of_module(name: str) -> frozenset[str]:
+    """Returns the names that a module of tf-slim has; none of any other package."""
+    root, _, rest = name.partition(".")
+    folder = _folder_of(root) if root == _SLIM else None
+    if folder is None:
+        return frozenset()
+    home = folder.joinpath(*filter(None, rest.split(".")))
+    file = home / "__init__.py"
+    return _names_in(file if file.is_file() else home.with_suffix(".py"))
 
 
 def _has(value: Any, rest: str) -> bool:

@@ -1,11 +1,12 @@
 """Uses of old names in a module: expressions that stand for names of TensorFlow 1."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 
 import libcst as cst
 
-from replicate.migrate.bindings import Bindings, Meaning
+from replicate.migrate.bindings import Bindings, Inherited, Meaning
 from replicate.migrate.names import Found, Place, is_old_package, look_up
 from replicate.migrate.source import Source
 from replicate.migrate.tree import children, walk
@@ -93,7 +94,7 @@ class _Uses:
             root = root.value
         first = self._bindings.meaning(root)
         of_first = first.place if first is not None else None
-        if of_first is None and first is not None and place.is_of_friend:
+        if of_first is None and first is not None and place.is_of_library:
             of_first = Place(first.name)
         self.found.append(Use(node, meaning, place, of_first or place, look_up(place)))
         return True
@@ -102,13 +103,34 @@ class _Uses:
 class Module:
     """A module, with its uses of old names."""
 
-    def __init__(self, text: str, walls: Iterable[int] = ()) -> None:
-        """Reads a module; arguments and errors as for `Source`."""
+    def __init__(self, text: str, walls: Iterable[int] = (), is_python2: bool = False) -> None:
+        """Reads a module.
+
+        Args:
+          text: As for `Source`, whose errors this raises, too.
+          walls: As for `Source`.
+          is_python2: True for the translation of a module of Python 2.
+        """
+        self.is_python2 = is_python2
         self.source = Source(text, walls)
         self.bindings = Bindings(self.source)
-        self.uses = uses_in(self.source, self.bindings)
+
+    def inherit(self, names: Mapping[str, Inherited]) -> None:
+        """Takes the names of star imports, before the uses are asked for."""
+        self.bindings.inherited = names
+
+    @functools.cached_property
+    def uses(self) -> list[Use]:
+        """The uses of old names, in the order of the text."""
+        return uses_in(self.source, self.bindings)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of the functions and methods that it defines."""
+        nodes = walk(self.source.module)
+        return frozenset(each.name.value for each in nodes if isinstance(each, cst.FunctionDef))
 
     @property
     def has_old_names(self) -> bool:
-        """True if it uses old names of TensorFlow, as opposed to those of its friends."""
-        return any(use.found and not use.place.is_of_friend for use in self.uses)
+        """True if it uses old names of TensorFlow, as opposed to those of other libraries."""
+        return any(use.found and not use.place.is_of_library for use in self.uses)

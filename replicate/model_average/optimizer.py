@@ -17,6 +17,7 @@ from replicate.graph_ops.conditional import run_if
 from replicate.model_average.getter import AveragedVariable, ModelAverageCustomGetter
 from replicate.model_average.hook import Membership, ModelAverageHook
 from replicate.model_average.rounds import Rounds, local_counter
+from replicate.outer_step import OuterOptimizer, OuterStep
 
 v1 = tf.compat.v1
 
@@ -47,6 +48,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         name: str = "ModelAverageOptimizer",
         *,
         patience_secs: float | None = 300,
+        outer_optimizer: OuterOptimizer | None = None,
     ):
         """Keeps the settings.
 
@@ -60,6 +62,10 @@ class ModelAverageOptimizer(v1.train.Optimizer):
           name: Name of the operations. Optimizers of one graph that share a name are numbered.
           patience_secs: Seconds that the chief waits for workers in a round, > 0. Then rounds go on
             without the missing workers until they come back. None means no limit. Needs the hook.
+          outer_optimizer: A tf.compat.v1.train.Optimizer, or a function that makes one. In a round
+            it gets the averages minus the mean of the workers' weights, as a gradient, and all go
+            on from its result (DiLoCo, arXiv 2311.08105). Its slots are beside the averages, and in
+            checkpoints. None replaces the averages by the mean, as gradient descent of rate 1 does.
 
         Raises:
           TypeError: An argument has the wrong type.
@@ -71,6 +77,8 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         _check_kind("is_chief", is_chief, bool)
         _check_count("num_worker", num_worker)
         _check_count("interval_steps", interval_steps)
+        if outer_optimizer is not None and not callable(outer_optimizer):
+            _check_kind("outer_optimizer", outer_optimizer, v1.train.Optimizer)
         if patience_secs is not None and not 0 < patience_secs < math.inf:
             raise ValueError(
                 f"ModelAverageOptimizer: patience_secs must be a number of seconds > 0, got "
@@ -82,6 +90,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         self._getter = ma_custom_getter
         self._interval_steps = interval_steps
         self._patience_secs = patience_secs
+        self._outer_optimizer = outer_optimizer
         self._memberships: list[Membership] = []
 
     @property
@@ -156,7 +165,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         with v1.device(self._getter.worker_device), v1.name_scope(self.get_name()):
             local_steps = local_counter("local_step", 0)
             with v1.control_dependencies(None):  # The hook's operations run outside of steps.
-                rounds = Rounds(shared_name, weights, global_step, self._num_worker, self._is_chief)
+                rounds = self._rounds(shared_name, weights, global_step)
                 has_trained = tf.logical_not(self._is_last(local_steps.read_value()))
                 self._memberships.append(Membership(rounds, has_trained))
             with v1.control_dependencies([stepped]):
@@ -179,6 +188,13 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         The hook allows workers to start late, end early, get lost, and come back.
         """
         return ModelAverageHook(self._checked_memberships, self._patience_secs)
+
+    def _rounds(
+        self, name: str, weights: Sequence[AveragedVariable], global_step: Variable
+    ) -> Rounds:
+        outer = self._outer_optimizer
+        step = OuterStep("ModelAverageOptimizer", outer) if outer is not None else None
+        return Rounds(name, weights, global_step, self._num_worker, self._is_chief, step)
 
     def _checked_memberships(self) -> Sequence[Membership]:
         if not self._memberships:

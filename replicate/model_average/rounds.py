@@ -1,8 +1,9 @@
 """Rounds of averaging: all workers contribute, the chief takes the mean, all workers copy it.
 
 A worker contributes its local weights to one `WorkerMean` per weight and then counts itself as
-present. When all workers are present, the chief assigns the means to the centers, increments the
-global step, and opens the next round, which wakes the others. Then all workers copy the centers. A
+present. When all workers are present, the chief assigns the means to the centers, or lets the outer
+optimizer make a step towards them (`replicate.outer_step`). It increments the global step, and
+opens the next round, which wakes the others. Then all workers copy the centers. A
 worker whose round has ended by the time it comes contributes nothing and only copies.
 
 `optimizer.py` decides when a round takes place. `hook.py` handles workers that start, end, or get
@@ -26,6 +27,7 @@ from replicate.model_average.round_state import (
     RoundState,
     worker_key,
 )
+from replicate.outer_step import OuterStep
 
 v1 = tf.compat.v1
 
@@ -92,10 +94,12 @@ class Rounds:
         global_step: Variable,
         num_worker: int,
         is_chief: bool,
+        outer: OuterStep | None = None,
     ):
         """Makes the shared state and means, and the counter of this worker's round.
 
-        The name is unique and equal in all workers. `num_worker` includes the chief.
+        The name is unique and equal in all workers. `num_worker` includes the chief. Without an
+        outer step the means replace the centers.
         """
         device = weights[0].getter.worker_device
         self.is_chief = is_chief
@@ -103,6 +107,7 @@ class Rounds:
         self.worker = worker_key(device)
         self.state = RoundState(name, global_step.device)
         self._weights = weights
+        self._outer = outer
         self._global_step = global_step
         self._present = WorkerMean(f"{name}/present", (), tf.float32, global_step.device)
         self._means = [
@@ -209,15 +214,23 @@ class Rounds:
             return self.state.write(self.worker, round_number)
 
     def _average(self, round_number: Tensor) -> Operation:
-        """Assigns the means of all contributions to the centers, and opens the next round."""
-        assigned = [
-            _assign(center, mean.take(1, round_number))
-            for mean, (_, center, _) in zip(self._means, self._weights, strict=True)
-        ]
-        with v1.control_dependencies(assigned), v1.device(self._global_step.device):
+        """Moves the centers by the means of all contributions, and opens the next round."""
+        means = [mean.take(1, round_number) for mean in self._means]
+        with v1.control_dependencies(self._moved(means)), v1.device(self._global_step.device):
             counted = v1.assign_add(self._global_step, 1, use_locking=True).op
         with v1.control_dependencies([counted]):
             return self._open_next_round(round_number)
+
+    def _moved(self, means: Sequence[Tensor]) -> list[Operation]:
+        """Returns the operations that move the centers to the means, or by an outer step."""
+        centers = [center for _, center, _ in self._weights]
+        if self._outer is None:
+            return [_assign(*pair) for pair in zip(centers, means, strict=True)]
+        changes = []
+        for center, mean in zip(centers, means, strict=True):
+            with v1.device(center.device):
+                changes.append(tf.cast(center.read_value(), mean.dtype) - mean)
+        return [self._outer.apply(centers, changes)]
 
     def _open_next_round(self, round_number: Tensor) -> Operation:
         with v1.control_dependencies([self.state.open_round(round_number + 1)]):

@@ -138,6 +138,8 @@ class TowerBuild:
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.batches: list[tuple[Nest, Nest]] = []
         """Features and labels of each tower."""
+        self.gathered: list[Operation] = []
+        """Operations of the updates from the gradients of all towers."""
         self.is_outside = False
         """True inside of `outside_towers`."""
         self.verdicts = LossVerdicts(
@@ -149,6 +151,13 @@ class TowerBuild:
         self._shared: list[Any] = []
         self._shared_taken = [0] * len(settings.plan.towers)
         self._weight: Tensor = 1.0
+
+    @contextlib.contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Records the operations that are made in the context as those of an update."""
+        before = len(self.graph.get_operations())
+        yield
+        self.gathered += self.graph.get_operations()[before:]
 
     @contextlib.contextmanager
     def in_tower(self, index: int, weight: Tensor) -> Iterator[TowerContext]:

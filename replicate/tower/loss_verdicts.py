@@ -17,7 +17,8 @@ from absl import logging
 from replicate._types import Nest, Operation, Tensor
 from replicate.batch.nests import flatten
 from replicate.graph_ops.state import ancestors
-from replicate.tower.batch_growth import CONSTANT, BatchGrowth, Growth
+from replicate.tower.batch_growth import BatchGrowth
+from replicate.tower.growth import CONSTANT, Growth
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()

@@ -36,7 +36,7 @@ def git(folder, *arguments):
 
 
 @pytest.fixture
-def repository(tmp_path):
+def repository(needs_git, tmp_path):
     """Two versions, tag v1 and branch main, and a tag `early` without a site."""
     folder = tmp_path / "repository"
     (folder / "docs").mkdir(parents=True)

@@ -1,10 +1,11 @@
-"""All programs answer --help at once, and the README's program runs as it stands."""
+"""All programs answer --help at once, and the README's programs run as they stand."""
 
 import ast
 import pathlib
 import re
 import runpy
 
+import numpy as np
 import pytest
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples"
@@ -29,7 +30,7 @@ for name in programs:
 """
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PROGRAM, KFAC = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FIT, PROGRAM = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_help_prints_the_docstring_and_loads_nothing_heavy(run_command):
@@ -78,20 +79,28 @@ def test_average_of_a_cluster_learns_the_digits(run_cluster, tmp_path):
     assert float(accuracy) >= 0.95
 
 
-def with_kfac():
-    """The program, its optimizer replaced by the README's second block."""
-    (line,) = re.findall(r"    optimizer = .*\n", PROGRAM)
-    return "import kfac\n" + PROGRAM.replace(line, KFAC)
+def run_program_of_readme(text, folder, monkeypatch):
+    """Runs a program in a folder of its own; its global variables."""
+    monkeypatch.chdir(folder)
+    (folder / "program.py").write_text(text)
+    return runpy.run_path(str(folder / "program.py"), run_name="__main__")
 
 
-@pytest.mark.parametrize("program", [PROGRAM, with_kfac()], ids=["plain", "kfac"])
-def test_program_of_the_readme_trains(tmp_path, monkeypatch, capsys, program):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "program.py").write_text(program)
-    runpy.run_path(str(tmp_path / "program.py"), run_name="__main__")
+def test_program_of_the_readme_trains(tmp_path, monkeypatch, capsys):
+    run_program_of_readme(PROGRAM, tmp_path, monkeypatch)
     assert (tmp_path / "runs/readme/model.ckpt-200.index").exists()
     losses = [float(loss) for loss in re.findall(r"loss ([\d.e+-]+)", capsys.readouterr().err)]
     assert losses[-1] < 1.0
+
+
+@pytest.mark.slow  # `make build` runs it on the wheel.
+def test_program_of_the_readme_fits_as_it_says(tmp_path, monkeypatch, capsys):
+    run_program_of_readme(FIT, tmp_path, monkeypatch)
+    results = [
+        [float(number) for number in re.findall(r"accuracy: (\S+) - loss: ([\d.]+)", text)[-1]]
+        for text in (README, capsys.readouterr().out)
+    ]
+    np.testing.assert_allclose(*results, atol=0.01)
 
 
 def test_readme_and_its_program_are_short():

@@ -159,6 +159,27 @@ def test_moving_from_two_to_three_towers_keeps_every_factor(tmp_path):
     assert_close(after, one_tower()[6])
 
 
+def preconditioned_model(features, labels, mode):
+    """A model one layer of which has curvature, before the step of Adam."""
+    layers = kfac.graph_layer_collection()
+    loss = register(features, labels, layers, only=("hidden",))
+    settings = {"damping": 0.1, "estimation_mode": "empirical", "invert_every": 2}
+    train_op = minimize(
+        loss, lambda: kfac.precondition(v1.train.AdamOptimizer(0.05), graft="adam", **settings)
+    )
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def test_two_towers_precondition_for_adam_as_one():
+    found = []
+    for towers in (1, 2):
+        with tf.Graph().as_default():
+            found.append(run(build(preconditioned_model, towers).train_op, 5)[-1])
+    assert found[0].keys() == found[1].keys()
+    for name, value in found[0].items():
+        np.testing.assert_allclose(value, found[1][name], rtol=1e-6, atol=2e-6, err_msg=name)
+
+
 def test_nothing_of_kfac_where_there_is_no_training(tmp_path):
     path = str(tmp_path / "model.ckpt")
     with tf.Graph().as_default():

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.sampling import as_stateless_seed, fresh_numbers, random_signs, stateless_seed
+from kfac.loss_functions import NormalMeanNegativeLogProbLoss
+from kfac.sampling import fresh_numbers, random_signs, stateless_seed
 
 v1 = tf.compat.v1
 
@@ -47,20 +48,26 @@ def test_fresh_numbers_differ_by_run_and_repeat_with_a_seed():
         assert (first == again).all() == (seed is not None or graph_seed is not None)
 
 
+def sample(seed):
+    """Returns two numbers that a loss draws."""
+    return NormalMeanNegativeLogProbLoss(tf.zeros([2]), name="l").sample(seed)
+
+
 @pytest.mark.parametrize("seed", [None, 5, np.int64(5)])
 def test_numbers_are_seeds_that_differ_by_run(seed):
-    first, second = in_new_session(lambda: as_stateless_seed(seed, "draw"))
-    assert first.shape == (2,)
+    first, second = in_new_session(lambda: sample(seed))
     assert (first != second).all()
 
 
 @pytest.mark.parametrize("seed", [(1, 2), np.array([1, 2])])
 def test_pairs_are_seeds_that_stay(seed):
-    found = in_new_session(lambda: as_stateless_seed(seed, "draw"))
-    np.testing.assert_array_equal(found, [[1, 2]] * 2)
+    first, second = in_new_session(lambda: sample(seed))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_other_seeds(graph):
     for seed in ([1, 2, 3], [0.5, 1.0], np.array(1)):
-        with pytest.raises(ValueError, match=r"Cannot draw targets: the seed is a .* two integers"):
-            as_stateless_seed(seed, "draw targets")
+        with pytest.raises(
+            ValueError, match=r"Cannot draw targets of loss 'l': the seed is a .* two integers"
+        ):
+            sample(seed)

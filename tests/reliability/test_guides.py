@@ -94,6 +94,17 @@ def test_all_reduce_survives_the_kill_of_a_worker(launch, journal):
     assert sorted(codes(journal)) == [*[0] * 5, 137, *[138] * 3]
 
 
+@pytest.mark.broad
+@pytest.mark.timeout(120)
+def test_keras_survives_the_kill_of_a_worker(launch, journal):
+    kills = Kills(("Epoch 4/12", "chief 0", "worker 0"))
+    assert launch("keras_workers.md", kills) == 0
+    assert not kills.left
+    assert sorted(codes(journal)) == [*[0] * 4, 137, *[138] * 3]
+    begun = [text for text in journal.of("chief 0") if text.startswith("Epoch")]
+    assert begun.count("Epoch 1/12") == 1  # It went on from the backup.
+
+
 LAUNCH = "--workers=2 {} --evaluator --restart=20 -- python train.py"
 PLACES = [
     ("building", "worker 0", "worker 0"),

@@ -47,7 +47,7 @@ def git(folder, *arguments):
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory):
+def mirror(needs_git, tmp_path_factory):
     """A folder of mirrors with one repository, and its commit."""
     folder = tmp_path_factory.mktemp("mirrors")
     repository = folder / "a+b" / "repo"

@@ -140,8 +140,5 @@ def add_weight_decay(
     """
     if coefficient is None:
         return list(vectors)
-    scalar_like = scalars(coefficient)
-    return [
-        as_dense(vector) + scalar_like(vector) * tf.cast(part, vector.dtype)
-        for vector, part in zip(vectors, weights(), strict=True)
-    ]
+    parts = zip(vectors, scalars(coefficient, vectors), weights(), strict=True)
+    return [as_dense(x) + c * tf.cast(weight, x.dtype) for x, c, weight in parts]

@@ -69,19 +69,10 @@ class GivenRateMomentum(Momentum):
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
         return self._momentum is not None and not is_zero
 
-    def _with_momentum(self, inputs: StepInputs, new: Sequence[Vector]) -> list[Vector]:
-        """Returns βv + x for a vector x, or x where there is no momentum."""
-        if not self.keeps_velocities:
-            return list(new)
-        momentum = tensor_ops.as_scalar(self._momentum, inputs.damping.dtype)
-        return vectors.add_scaled(new, momentum, inputs.velocities)
-
     def _shortened(
         self, rate: Tensor, vector: Sequence[Vector], products: Sequence[Vector]
     ) -> list[Vector]:
-        """Returns M⁻¹x for a vector x, shortened to the norm constraint."""
-        if self._norm_constraint is None:
-            return list(products)
+        """Returns M⁻¹x for a vector x, shortened to the norm constraint, which must be given."""
         coefficient = norm_constraint_coefficient(
             vectors.inner_product(products, vector, rate.dtype),
             rate,
@@ -128,8 +119,12 @@ class RegularMomentum(GivenRateMomentum):
         dtype = inputs.damping.dtype
         rate = tensor_ops.as_scalar(self._learning_rate, dtype)
         products = inputs.precondition(inputs.gradient_parts)
-        shortened = self._shortened(rate, inputs.gradients, products)
-        velocities = self._with_momentum(inputs, shortened)
+        velocities = products
+        if self._norm_constraint is not None:
+            velocities = self._shortened(rate, inputs.gradients, products)
+        if self.keeps_velocities:
+            momentum = tensor_ops.as_scalar(self._momentum, dtype)
+            velocities = vectors.add_scaled(velocities, momentum, inputs.velocities)
 
         def model_change() -> Tensor:
             update = vectors.scale(-rate, velocities)
@@ -160,9 +155,13 @@ class AdamMomentum(GivenRateMomentum):
         """Computes a step; Δq = ½α² rᵀv − α r·g for r = M⁻¹v, as rᵀMr = rᵀv."""
         dtype = inputs.damping.dtype
         rate = tensor_ops.as_scalar(self._learning_rate, dtype)
-        velocities = self._with_momentum(inputs, inputs.gradients)
-        products = inputs.precondition(inputs.packing.unpack(velocities))
-        raw = self._shortened(rate, velocities, products)
+        velocities = inputs.gradients
+        if self.keeps_velocities:
+            momentum = tensor_ops.as_scalar(self._momentum, dtype)
+            velocities = vectors.add_scaled(velocities, momentum, inputs.velocities)
+        raw = inputs.precondition(inputs.packing.unpack(velocities))
+        if self._norm_constraint is not None:
+            raw = self._shortened(rate, velocities, raw)
 
         def model_change() -> Tensor:
             curvature = vectors.inner_product(raw, velocities, dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.compat.lost.stand_in import StandIn
+from replicate.compat.old_tensorflow.stand_in import StandIn
 
 v1 = tf.compat.v1
 Transformation = Callable[[Any], Any]

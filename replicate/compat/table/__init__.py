@@ -29,7 +29,7 @@ from replicate.compat.table import (
     estimator,
     layers,
     private,
-    python,
+    tensorflow_python,
 )
 from replicate.compat.table.estimator import V1_DEFAULTS
 from replicate.compat.table.private import PRIVATE_MODULES
@@ -61,7 +61,7 @@ _PARTS = (
     contrib_tools,
     layers,
     private,
-    python,
+    tensorflow_python,
 )
 TABLE: Mapping[str, Row] = types.MappingProxyType(
     {row.old: row for part in _PARTS for row in part.ROWS}

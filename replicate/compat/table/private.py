@@ -3,7 +3,7 @@
 from replicate.compat.table.row import PRIVATE, TPU, Row, same
 
 _OWN = "replicate.compat.private_names"
-_LOST = "replicate.compat.lost"
+_OLD = "replicate.compat.old_tensorflow"
 _HEAD_PARTS = (
     "CLASSIFY_SERVING_KEY",
     "DEFAULT_SERVING_KEY",
@@ -20,24 +20,24 @@ _SPEC_PARTS = ("create_estimator_spec_summary", "create_estimator_spec_train_op"
 ROWS = [
     Row(f"{PRIVATE}.canned.prediction_keys.PredictionKeys", f"{_OWN}.PredictionKeys"),
     Row(f"{PRIVATE}.canned.metric_keys.MetricKeys", f"{_OWN}.MetricKeys"),
-    Row(f"{PRIVATE}.canned.dnn.dnn_model_fn_v2", f"{_LOST}.model_fns.dnn_model_fn_v2"),
-    Row(f"{PRIVATE}.canned.dnn._dnn_model_fn", f"{_LOST}.model_fns.dnn_model_fn"),
-    Row(f"{PRIVATE}.canned.linear._linear_model_fn", f"{_LOST}.model_fns.linear_model_fn"),
-    Row(f"{PRIVATE}.canned.linear.linear_model_fn_v2", f"{_LOST}.model_fns.linear_model_fn_v2"),
+    Row(f"{PRIVATE}.canned.dnn.dnn_model_fn_v2", f"{_OLD}.model_fns.dnn_model_fn_v2"),
+    Row(f"{PRIVATE}.canned.dnn._dnn_model_fn", f"{_OLD}.model_fns.dnn_model_fn"),
+    Row(f"{PRIVATE}.canned.linear._linear_model_fn", f"{_OLD}.model_fns.linear_model_fn"),
+    Row(f"{PRIVATE}.canned.linear.linear_model_fn_v2", f"{_OLD}.model_fns.linear_model_fn_v2"),
     Row(
         f"{PRIVATE}.canned.dnn_linear_combined._dnn_linear_combined_model_fn",
-        f"{_LOST}.model_fns.dnn_linear_combined_model_fn",
+        f"{_OLD}.model_fns.dnn_linear_combined_model_fn",
     ),
     Row(f"{PRIVATE}.canned.dnn._dnn_logit_fn_builder", "replicate.dnn_logit_fn_builder"),
     Row(f"{PRIVATE}.canned.linear._linear_logit_fn_builder", "replicate.linear_logit_fn_builder"),
     Row(f"{PRIVATE}.canned.optimizers.get_optimizer_instance", f"{_OWN}.get_optimizer_instance"),
     Row(
         f"{PRIVATE}.canned.head._Head",
-        f"{_LOST}.heads.Head",
+        f"{_OLD}.heads.Head",
         "Its abstract members are those of TensorFlow 1; the heads of replicate are its instances.",
     ),
     *(
-        Row(f"{PRIVATE}.{module}.{prefix}{name}", f"{_LOST}.heads.{name}")
+        Row(f"{PRIVATE}.{module}.{prefix}{name}", f"{_OLD}.heads.{name}")
         for module, prefix, names in (
             ("canned.head", "_", (*_HEAD_PARTS, "binary_logistic_or_multi_class_head")),
             ("head.base_head", "", (*_HEAD_PARTS, *_SPEC_PARTS)),
@@ -46,7 +46,7 @@ ROWS = [
     ),
     Row(
         f"{PRIVATE}.head.head_utils.binary_or_multi_class_head",
-        f"{_LOST}.heads.binary_logistic_or_multi_class_head",
+        f"{_OLD}.heads.binary_logistic_or_multi_class_head",
     ),
     Row(
         f"{PRIVATE}.canned.head._binary_logistic_head_with_sigmoid_cross_entropy_loss",
@@ -63,25 +63,25 @@ ROWS = [
     ),
     Row(
         f"{PRIVATE}.estimator._load_global_step_from_checkpoint_dir",
-        f"{_LOST}.training.load_global_step",
+        f"{_OLD}.training.load_global_step",
     ),
-    Row(f"{PRIVATE}.estimator._verify_model_fn_args", f"{_LOST}.training.verify_model_fn_args"),
+    Row(f"{PRIVATE}.estimator._verify_model_fn_args", f"{_OLD}.training.verify_model_fn_args"),
     Row(
         f"{PRIVATE}.estimator.maybe_overwrite_model_dir_and_session_config",
-        f"{_LOST}.training.maybe_overwrite_model_dir_and_session_config",
+        f"{_OLD}.training.maybe_overwrite_model_dir_and_session_config",
     ),
     Row(
         f"{PRIVATE}.estimator._canned_estimator_api_gauge",
-        f"{_LOST}.exported_names.usage_counter",
+        f"{_OLD}.exported_names.usage_counter",
     ),
     Row(
         f"{PRIVATE}.estimator_export.estimator_export",
-        f"{_LOST}.exported_names.estimator_export",
+        f"{_OLD}.exported_names.estimator_export",
         "It leaves what it decorates as it is.",
     ),
-    Row(f"{PRIVATE}.exporter._SavedModelExporter", f"{_LOST}.training.SavedModelExporter"),
+    Row(f"{PRIVATE}.exporter._SavedModelExporter", f"{_OLD}.training.SavedModelExporter"),
     *(
-        Row(f"{PRIVATE}.gc.{old}", f"{_LOST}.saved_models.{new}")
+        Row(f"{PRIVATE}.gc.{old}", f"{_OLD}.saved_models.{new}")
         for old, new in (
             ("Path", "Path"),
             ("_get_paths", "get_paths"),
@@ -90,7 +90,7 @@ ROWS = [
         )
     ),
     *(
-        Row(f"{PRIVATE}.training.{old}", f"{_LOST}.training.{new}")
+        Row(f"{PRIVATE}.training.{old}", f"{_OLD}.training.{new}")
         for old, new in (
             ("_ContinuousEvalListener", "ContinuousEvalListener"),
             ("_EvalResult", "EvalResult"),

@@ -1,9 +1,11 @@
 """Check that all workers without parameter servers have the same variables."""
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import tensorflow as tf
 
+from replicate._types import Variable
 from replicate.all_reduce.checksum import ChecksumComparison
 from replicate.all_reduce.group import WorkerGroup
 from replicate.errors import WorkersDifferError
@@ -21,8 +23,15 @@ class SameVariablesHook(ScheduledHook):
     all workers at once.
     """
 
-    def __init__(self, group: WorkerGroup, readings: StepReadings):
+    def __init__(
+        self,
+        group: WorkerGroup,
+        readings: StepReadings,
+        variables: Sequence[Variable] | None = None,
+    ):
+        """Stores the parts. The hook compares these variables; None for all."""
         self._group = group
+        self._variables = variables
         self._readings = readings
         self._comparison: ChecksumComparison | None = None
         self._next = NextRun()
@@ -33,7 +42,7 @@ class SameVariablesHook(ScheduledHook):
 
     def begin(self) -> None:
         """Adds the operations, when all variables are there."""
-        self._comparison = ChecksumComparison(self._group)
+        self._comparison = ChecksumComparison(self._group, self._variables)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Plans the first check."""
@@ -47,11 +56,19 @@ class SameVariablesHook(ScheduledHook):
           WorkersDifferError: Workers have different variables.
         """
         del run_values
+        self.compare(run_context.session)
+
+    def compare(self, session: v1.Session) -> None:
+        """Compares, if the step of the next check is reached.
+
+        Raises:
+          WorkersDifferError: Workers have different variables.
+        """
         step = self._readings.step
         if self._comparison is None or step < self._next.step:
             return
         self._plan()
-        differences = self._comparison.differences(run_context.session)
+        differences = self._comparison.differences(session)
         if differences:
             raise WorkersDifferError(
                 f"At step {step} workers have other variables than {self._group.names[0]}: "

@@ -78,12 +78,14 @@ class CheckpointHook(ScheduledHook):
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
         measured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        must_wait: Callable[[], bool] = bool,
     ):
         """Keeps the settings.
 
         `continues_input` tells at the end if the next run continues at the position of the input
         that this run has reached. Without `graph_files` there are no *.meta files. `measured`
-        returns a context that measures the time of a save.
+        returns a context that measures the time of a save. A save waits while `must_wait` returns
+        True after a step.
         """
         self._directory = directory
         self._saver = saver
@@ -92,6 +94,7 @@ class CheckpointHook(ScheduledHook):
         self._listeners = listeners
         self._graph_files = graph_files
         self._measured = measured
+        self._must_wait = must_wait
         self._kept = KeptCheckpoints(saver, directory)
         self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
@@ -104,6 +107,11 @@ class CheckpointHook(ScheduledHook):
     def next_run(self) -> NextRun:
         """Returns the step or time of the next checkpoint."""
         return self._next
+
+    @property
+    def is_due(self) -> bool:
+        """True if the interval is over."""
+        return self._next.is_reached(self._readings.step)
 
     def begin(self) -> None:
         """Finds the step counter and starts the listeners."""
@@ -126,7 +134,7 @@ class CheckpointHook(ScheduledHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Saves if the interval is over; stops training if a listener asks for it."""
         del run_values
-        if not self._next.is_reached(self._readings.step):
+        if not self.is_due or self._must_wait():
             return
         step = int(run_context.session.run(self._global_step))
         if step != self._saved_step and self._save(run_context.session, step):

@@ -9,12 +9,12 @@ Workers without parameter servers agree on the step after which all of them stop
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import tensorflow as tf
 
-from replicate.all_reduce.step import WorkerStep
+from replicate._types import Variable
 from replicate.errors import ClusterError
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -27,28 +27,41 @@ _A_HOOK, _A_SIGNAL = 1, 2
 
 @final
 class StopAgreement:
-    """Lets a worker ask all workers to stop after their next step.
+    """Lets a worker ask all workers to stop after their next step, or after their next round.
 
-    A worker that stopped by itself would leave the others waiting for its gradients.
+    A worker that stopped by itself would leave the others waiting for it.
+
+    Attributes:
+      wish: Wish of this worker to stop, 0 for none.
     """
 
-    def __init__(self, workers: WorkerStep, readings: StepReadings):
-        self._group = workers.group
+    def __init__(self, names: Sequence[str], readings: StepReadings, sent: Variable | None = None):
+        """Stores the parts.
+
+        Args:
+          names: Names of the workers, by rank.
+          readings: Tell the wishes of all workers.
+          sent: Variable [] from which each step sends the wish; None if rounds send `wish`.
+        """
+        self.wish = 0
+        self._names = names
         self._readings = readings
-        self._new_wish = v1.placeholder(tf.int64, [])
-        self._set_wish = workers.wish.assign(self._new_wish, read_value=False)
-        self._wish = 0
+        self._set_wish: Any = None
+        if sent is not None:
+            self._new_wish = v1.placeholder(tf.int64, [])
+            self._set_wish = sent.assign(self._new_wish, read_value=False)
 
     def ask(self, session: v1.Session, has_signal: bool) -> None:
-        """Asks the others to stop after their next step."""
+        """Asks the others to stop."""
         wish = _A_SIGNAL if has_signal else _A_HOOK
-        if wish > self._wish:
-            session.run(self._set_wish, {self._new_wish: wish})
-            self._wish = wish
+        if wish > self.wish:
+            if self._set_wish is not None:
+                session.run(self._set_wish, {self._new_wish: wish})
+            self.wish = wish
 
     @property
     def is_reached(self) -> bool:
-        """True if a worker has asked for the end before the last step."""
+        """True if a worker has asked for the end before the last step or round."""
         return any(self._readings.wishes)
 
     @property
@@ -64,7 +77,7 @@ class StopAgreement:
         """
         asked = [
             name
-            for name, wish in zip(self._group.names, self._readings.wishes, strict=False)
+            for name, wish in zip(self._names, self._readings.wishes, strict=False)
             if wish == _A_SIGNAL
         ]
         if asked:

@@ -110,11 +110,15 @@ class Workers:
     def train(
         self, model_fn, input_fn, folder, role=None, max_steps=8, hooks=(), settings=None, **towers
     ):
-        """Trains in this thread. Returns all variables."""
+        """Trains in this thread. Returns all variables.
+
+        Of the arguments in `towers`, save_checkpoints_steps is for the RunConfig.
+        """
         kept = Variables()
+        others = {key: towers.pop(key) for key in ("save_checkpoints_steps",) if key in towers}
         if towers.setdefault("devices", self.ONE) is not None:
             model_fn = replicate.replicate_model_fn(model_fn, **towers)
-        estimator = self.estimator(model_fn, folder, role, settings)
+        estimator = self.estimator(model_fn, folder, role, settings, **others)
         estimator.train(input_fn, max_steps=max_steps, hooks=[kept, *hooks])
         return kept.values
 

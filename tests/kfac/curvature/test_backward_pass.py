@@ -10,6 +10,7 @@ from kfac.curvature.backward_pass import (
     propagate_back,
 )
 from kfac.curvature.estimation_modes import MODES
+from kfac.state import make_variable
 
 v1 = tf.compat.v1
 
@@ -32,8 +33,9 @@ def collection(tensors):
 
 
 def propagate(collection, tensors, mode="exact", variables=()):
-    step = tf.constant(6, tf.int64)
-    return propagate_back(MODES[mode], collection, tensors, variables, step, colocate=True)
+    step = make_variable("sample_step", [], tf.int64, initial=6)
+    v1.get_default_session().run(step.initializer)
+    return propagate_back(MODES[mode], collection, tensors, step, True, variables)
 
 
 def passed(*gradients, of_variables=()):
@@ -57,7 +59,7 @@ def test_gradients_by_source(collection, tensors, session):
     assert session.run(backward.next_step) == 7
 
 
-def test_tensor_that_no_loss_reaches(collection, tensors):
+def test_tensor_that_no_loss_reaches(collection, tensors, session):
     dangling = tf.identity(tensors[0], name="dangling")
     with pytest.raises(ValueError, match=r"no registered loss depends on.*outputs: dangling:0\."):
         propagate(collection, [*tensors, dangling])

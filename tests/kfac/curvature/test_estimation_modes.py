@@ -214,4 +214,4 @@ def test_exact_modes_need_static_shapes(graph, shapes):
         )
     for mode in ("exact", "exact_GGN"):
         with pytest.raises(ValueError, match=r"exact curvature of loss 'tags'.*'curvature_prop'"):
-            MODES[mode].make_signals([], collection, 0)
+            MODES[mode].make_signals(collection, 0)

@@ -14,7 +14,7 @@ from kfac.fisher_blocks import (
     FullyConnectedKFACBasicFB,
 )
 from kfac.fisher_blocks.base import layer_params_to_mat2d, mat2d_to_layer_params
-from kfac.fisher_blocks.kronecker import KroneckerOperator, SplitDamping, balance
+from kfac.fisher_blocks.kronecker import KroneckerOperator, SplitDamping, split_damping
 from kfac.fisher_blocks.kronecker import product_or_identity as shared_product
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
 from kfac.linalg.damped_functions import INVERSE, ITSELF, CholeskyInverse
@@ -111,7 +111,7 @@ def test_powers_and_cholesky_factors(laboratory, moment):
     ],
 )
 def test_balance_is_the_root_of_the_ratio_of_means(graph, means, expected, evaluate):
-    result = evaluate(balance(*map(tf.constant, means)))
+    result = evaluate(split_damping(*map(tf.constant, means), 1.0, dtypes=(tf.float32,) * 2))
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.fisher_factors import FullyConnectedDiagonalFactor, FullyConnectedKroneckerFactor
+from kfac.fisher_factors.moving_average import fold_average
 
 v1 = tf.compat.v1
 
@@ -73,7 +74,8 @@ def test_batches_that_are_not_finite_or_empty_are_refused_and_counted(factor, ro
 
 def test_constant_statistic_is_its_own_average(factor, session):
     statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = factor.fold(tf.constant(statistic), tf.constant(True), 0.8, 0.5)
+    given = tf.constant(statistic), tf.constant(True)
+    update = fold_average(factor.cov_variables, *given, beta=0.8, omega=0.5)
     session.run(v1.global_variables_initializer())
     assert np.isnan(session.run(factor.value)).all()
     for weight in (0.5, 0.9):
@@ -83,16 +85,16 @@ def test_constant_statistic_is_its_own_average(factor, session):
         np.testing.assert_allclose(found, weight, rtol=1e-14)
 
 
-def test_decay_and_weight_that_only_the_run_knows(factor, session):
+def test_decay_and_weight_that_only_the_run_knows(factor, rows, session):
     decay, weight = v1.placeholder(tf.float64, []), v1.placeholder(tf.float32, [])
-    statistic = np.array([[2.0, 1.0], [1.0, 3.0]])
-    update = factor.fold(tf.constant(statistic), tf.constant(True), lambda: decay, weight)
+    batch = np.array([[2.0, 1.0], [1.0, 3.0]])
+    update = factor.make_covariance_update_op(lambda: decay, weight)
     session.run(v1.global_variables_initializer())
     for fed in ((0.5, 2.0), (0.25, 4.0)):
-        session.run(update, dict(zip((decay, weight), fed, strict=True)))
+        session.run(update, {rows: batch, **dict(zip((decay, weight), fed, strict=True))})
     total, found, _ = session.run(factor.cov_variables)
     assert found == 0.25 * 2 + 4
-    np.testing.assert_array_equal(total, found * statistic)
+    np.testing.assert_array_equal(total, found * moment(batch))
 
 
 def test_an_update_is_one_operation_of_a_device(graph):
@@ -101,6 +103,7 @@ def test_an_update_is_one_operation_of_a_device(graph):
     )
     factor.instantiate_cov_variables("/cpu:1")
     before = len(graph.get_operations())
-    update = factor.fold(tf.ones([3]), tf.constant(True), 0.5, 1.0)
+    given = tf.ones([3]), tf.constant(True)
+    update = fold_average(factor.cov_variables, *given, beta=0.5, omega=1.0)
     assert len(graph.get_operations()) == before + 3  # Two are the arguments.
     assert update.device == "/device:CPU:1"

@@ -73,7 +73,7 @@ def weight(name):
     [
         (lambda x, w: tf.matmul(x, w, transpose_b=True), "is transposed in 'MatMul'"),
         (lambda x, w: tf.matmul(w, x, transpose_b=True), "is the left factor of 'MatMul'"),
-        (lambda x, w: tf.matmul(x, tf.transpose(w)), "Transpose is no known layer"),
+        (lambda x, w: tf.matmul(x, tf.transpose(w)), "is transposed in 'MatMul'"),
         (lambda x, w: tf.einsum("ni,oi->no", x, w), "'ni,oi->no'; a dense layer is like"),
         (lambda x, w: tf.matmul(x, tf.reshape(w, [6, 6])), "has 2 axes and is reshaped"),
         (lambda x, w: tf.matmul(x[None], w[None]), "is more than one matrix"),

@@ -83,7 +83,8 @@ def test_matches_that_are_no_layer(collection):
 
 
 def test_blocks_in_the_order_of_names(collection):
-    b, a = v1.get_variable("b", [3, 2]), (v1.get_variable("a", [3, 2]), v1.get_variable("c", [2]))
+    b = v1.get_variable("w_10", [3, 2])  # Numbers go by their size.
+    a = (v1.get_variable("w_9", [3, 2]), v1.get_variable("c", [2]))
     blocks = graph_search.register_records(collection, {**dense(b, 4), **dense(a, 4, 4)})
     assert list(blocks) == [a, b] == list(collection.fisher_blocks)
     assert isinstance(blocks[b], fisher_blocks.FullyConnectedKFACBasicFB)

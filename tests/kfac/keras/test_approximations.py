@@ -101,6 +101,16 @@ def test_attention_is_four_dense_layers(keras3):
     assert kinds.count("FullyConnectedKFACBasic") == 1
 
 
+def test_attention_without_biases_is_known_by_expand_and_reduce(either):
+    k = either.keras.layers
+    inputs = k.Input((5, 6))
+    attended = k.MultiHeadAttention(2, 3, use_bias=False)(inputs, inputs)
+    model = either.keras.Model(inputs, k.Dense(3)(k.Flatten()(attended)))
+    kinds = list(blocks(model, np.ones((2, 5, 6), np.float32), "kron_reduce").values())
+    assert kinds.count("WeightSharing") == 4
+    assert kinds.count("FullyConnectedKFACBasic") == 1
+
+
 def test_subclassed_model_with_a_nested_one(either):
     k = either.keras.layers
 

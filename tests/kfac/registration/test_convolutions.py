@@ -118,6 +118,7 @@ def test_separable_keeps_both_or_none(collection, kernel):
     [
         ({"patch_mask": np.ones([3, 2])}, r"patch_mask has shape \(3, 2\). Accepted.*\(3, 2, 2\)"),
         ({"approx": "kron_sua", "sub_sample_inputs": True}, "'kron_sua' makes no patches"),
+        ({"approx": "kron_reduce", "sub_sample_inputs": True}, "'kron_reduce' makes no patches"),
         ({"data_format": "NDHWC"}, "data_format='NDHWC'. Accepted are 'NHWC', 'NCHW'"),
         ({"dilations": (1, 1, 1)}, "dilations=.*4 positive ints"),
         ({"dilations": (1, 1, 1, 2)}, "dilations=.*4 positive ints"),

@@ -1,8 +1,11 @@
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss
+from kfac.protocols import WORKERS
 from kfac.registration.loss_table import LossTable
 from kfac.registration.scope import RegistrationScope
 
@@ -69,6 +72,15 @@ def test_samples_differ_by_loss_tower_and_step_only(graph, session):
     later = session.run(table.evaluate("sample", "off", tf.constant(1, tf.int64)))
     assert first == again
     assert len({*first, *later}) == 6
+
+
+def test_towers_of_workers_are_numbered_through(graph, session):
+    two = table_of(("a", 0, None), ("a", 1, None)).entries["a"]
+    alone = [two.tower_seed(tower, 3) for tower in (0, 1)]
+    one = table_of(("a", 0, None)).entries["a"]
+    v1.add_to_collection(WORKERS, types.SimpleNamespace(rank=1, size=2))
+    np.testing.assert_array_equal(*session.run([one.tower_seed(0, 3), alone[1]]))
+    assert (session.run(alone[0]) != session.run(alone[1])).any()
 
 
 def test_equal_seeds_tie_samples_together(graph, session):

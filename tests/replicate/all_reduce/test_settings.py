@@ -1,5 +1,6 @@
 """Settings of all-reduce, and the RunConfig that holds them."""
 
+import copy
 import json
 
 import pytest
@@ -17,11 +18,24 @@ JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
         ({"pack_bytes": 0}, "pack_bytes must be a whole number ≥ 1, or None not to pack; got 0"),
         ({"timeout_secs": float("inf")}, "timeout_secs must be a finite number > 0, got inf"),
         ({"check_every": -1}, "check_every must be a whole number ≥ 0, got -1"),
+        ({"every": 0}, "every must be a whole number ≥ 1, or None .* step; got 0"),
+        ({"every": 2, "evaluates": True}, "workers that meet every 2 steps cannot evaluate"),
+        ({"every": 2, "bits": 2}, "bits must be 32, 16, 8 or 4, got 2"),
+        ({"bits": 8}, "bits=8 needs every=…"),
+        ({"outer_optimizer": bool}, r"outer_optimizer=<class 'bool'> needs every=…"),
     ],
 )
 def test_a_wrong_setting_is_named(settings, text):
     with pytest.raises(ValueError, match=f"AllReduce: {text}"):
         replicate.AllReduce(**settings)
+
+
+def test_an_outer_optimizer_is_refused_or_kept():
+    with pytest.raises(TypeError, match=r"outer_optimizer must be a tf\.compat.* got 0\.7"):
+        replicate.AllReduce(every=2, outer_optimizer=0.7)
+    settings = replicate.AllReduce(every=2, outer_optimizer=bool)
+    assert copy.deepcopy(settings) is settings, "its optimizer may belong to a graph"
+    assert "outer" not in repr(settings), "workers compare it, and functions have addresses"
 
 
 def test_a_process_sums_with_others_only_where_there_are_some():

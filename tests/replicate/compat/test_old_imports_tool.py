@@ -46,7 +46,7 @@ def lines_of(run_python):
     return run
 
 
-def test_names_of_folders_and_of_repositories_are_looked_up(tmp_path, lines_of):
+def test_names_of_folders_and_of_repositories_are_looked_up(needs_git, tmp_path, lines_of):
     plain = tmp_path / "plain" / "package"
     plain.mkdir(parents=True)
     (plain / "program.py").write_text(PROGRAM)

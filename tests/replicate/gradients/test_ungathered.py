@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate import EstimatorSpec, ModeKeys, TowerOptimizer, replicate_model_fn
+from replicate import AllReduce, EstimatorSpec, ModeKeys, TowerOptimizer, replicate_model_fn
+from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.step import WorkerStep
+from replicate.tower.workers import attached_workers
 
 v1 = tf.compat.v1
 TWO = ["/cpu:0", "/cpu:1"]
@@ -77,7 +80,7 @@ FINE = {
 }
 
 
-def built(second, in_turn=False, **how):
+def built(second, in_turn=False, devices=TWO, workers=None, **how):
     def model_fn(features, labels, mode):
         a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")
         loss = tf.reduce_mean((a * features + b - labels) ** 2)
@@ -89,8 +92,12 @@ def built(second, in_turn=False, **how):
         return EstimatorSpec(mode, loss=loss, train_op=tf.group(first, other))
 
     rows = np.ones([4, 1], np.float32)
-    with tf.Graph().as_default():
-        return replicate_model_fn(model_fn, devices=TWO, **how)(rows, rows, ModeKeys.TRAIN)
+    with tf.Graph().as_default(), attached_workers(workers and workers()):
+        return replicate_model_fn(model_fn, devices=devices, **how)(rows, rows, ModeKeys.TRAIN)
+
+
+def two_workers():
+    return WorkerStep(WorkerGroup(["chief", "worker"], 0, AllReduce()))
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
@@ -100,9 +107,17 @@ def test_bare_optimizer_beside_a_wrapped_one_is_refused(second, in_turn):
         built(second, in_turn)
 
 
+@pytest.mark.parametrize("second", BARE.values(), ids=BARE)
+def test_workers_with_one_tower_refuse_bare_optimizers_too(second):
+    with pytest.raises(ValueError, match=r"AllReduce: .* would train \[b\] on the batch of each "):
+        built(second, devices=["/cpu:0"], workers=two_workers)
+    built(second, devices=["/cpu:0"])
+
+
 @pytest.mark.parametrize("second", FINE.values(), ids=FINE)
 def test_what_is_no_bare_optimizer_is_built(second):
     built(second)
+    built(second, devices=["/cpu:0"], workers=two_workers)
 
 
 def test_keras_beside_optimizers_that_are_wrapped_by_itself_is_refused():

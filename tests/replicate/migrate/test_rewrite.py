@@ -74,10 +74,10 @@ def test_names_that_tensorflow_still_has_change_where_it_matters():
         """
         - import tensorflow as tf
         + import tensorflow.compat.v1 as tf
-        + from replicate.compat.lost import scopes, shapes, messages
+        + from replicate.compat.old_tensorflow import scopes, shapes, messages
           from tensorflow.python.ops import array_ops
         - from tensorflow.python.training import training_ops
-        + from replicate.compat.lost import kernels as training_ops
+        + from replicate.compat.old_tensorflow import kernels as training_ops
           with tf.name_scope("a"):
         -     with tf.name_scope("a", [x]):
         -         x = tf.nn.conv2d_transpose(x, w, s, [1])
@@ -362,11 +362,14 @@ def test_names_are_checked_without_loading_tensorflow(monkeypatch):
     text = (
         "import tensorflow as tf\ntf.flags.DEFINE_bool('a', True, '')\ntf.nn.relu(tf.Session())\n"
         "tf.estimator.DNNClassifier(tf.estimator.ModeKeys)\ntf.contrib.lookup.HashTable(1, 2)\n"
+        "from tensorflow.python.ops import array_ops\nimport json, collections\njson.load(1)\n"
+        "flags = tf.app.flags\narray_ops.reshape(collections.Mapping)\n"
+        "slim = tf.contrib.slim\nslim.conv2d(tf.contrib.layers.layer_norm)\n"
     )
     assert rewritten(text)[1] == []
 
 
-def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
+def test_names_that_libraries_lost_are_written_and_calls_of_today_stay():
     check(
         """
           import time
@@ -377,13 +380,13 @@ def test_names_that_friends_lost_are_written_and_calls_of_today_stay():
         - from scipy.misc import imread
         - from distutils.version import LooseVersion
         + from xml.etree import ElementTree as tree
-        + from replicate.compat.friends import packages as pkg_resources
+        + from replicate.compat.old_libraries import packages as pkg_resources
         + from collections.abc import Mapping
         + from collections import OrderedDict
-        + from replicate.compat.friends.images import imread
-        + from replicate.compat.friends.versions import LooseVersion
+        + from replicate.compat.old_libraries.images import imread
+        + from replicate.compat.old_libraries.versions import LooseVersion
           import numpy as np
-        + from replicate.compat.friends import arrays, files
+        + from replicate.compat.old_libraries import arrays, files
           import yaml
           def load(path, array):
         -     start = time.clock(), np.product([1, 2])

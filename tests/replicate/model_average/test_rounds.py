@@ -42,6 +42,40 @@ def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
     assert [worker.values() for worker in workers] == [([20.0, 21.0], [20.0, 21.0], 5)] * 3
 
 
+OUTER = {
+    "averaging": v1.train.GradientDescentOptimizer(1.0),
+    "nesterov": lambda: v1.train.MomentumOptimizer(0.5, 0.75, use_nesterov=True),
+}
+
+
+@pytest.mark.parametrize("kind", OUTER)
+def test_the_outer_optimizer_gets_the_mean_change(start_workers, kind):
+    """Five rounds of two workers against NumPy. A late worker starts from the newest result.
+
+    Each round's steps add 2 to a weight of one worker and 4 to that of the other.
+    """
+    chief, worker = start_workers(2, outer_optimizer=OUTER[kind])
+    weight, momentum = 0.0, 0.0
+    for number in range(5):
+        chief.step(), worker.step()
+        step = worker.step_beside()
+        chief.step()
+        step()
+        momentum = 0.75 * momentum - 3.0
+        weight -= -3.0 if kind == "averaging" else 0.5 * (-3.0 + 0.75 * momentum)
+        expected = pytest.approx([weight, weight + 1.0])
+        assert chief.values() == worker.values() == (expected, expected, number + 1)
+    names = {each.op.name.rpartition("/")[2] for each in saved_variables(chief.graph)}
+    assert ("Momentum" in names) == (kind == "nesterov")
+    worker.die()
+    worker.start()
+    assert worker.values() == chief.values()
+
+
+def saved_variables(graph):
+    return graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+
+
 def test_a_restarted_worker_counts_once_in_a_round(start_workers):
     chief, lost, third = start_workers(3)
     chief.step(), lost.step(), third.step()

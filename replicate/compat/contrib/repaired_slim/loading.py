@@ -137,12 +137,12 @@ def _complete(module: types.ModuleType) -> None:
     """Gives a module of tf-slim the names that its modules of TensorFlow lost."""
     for name, value in list(vars(module).items()):
         if isinstance(value, types.ModuleType):
-            lost = _lost_names(value)
+            lost = _names_gone_from(value)
             if lost:
                 _change(module, name, _Completed(value, lost))
 
 
-def _lost_names(module: types.ModuleType) -> dict[str, Any]:
+def _names_gone_from(module: types.ModuleType) -> dict[str, Any]:
     place = module.__name__.removeprefix("tensorflow.python.")
     lost = {name: getattr(v1, name) for name in _MOVED.get(place, ()) if not hasattr(module, name)}
     if place == "ops.variable_scope" and not hasattr(module, "variable"):

@@ -1,0 +1,106 @@
+"""Pictures of training losses: a row for each problem, by steps on the left, by seconds right.
+
+Imports Matplotlib, so benchmarks import this module only when they draw.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
+STYLES: dict[str, dict[str, Any]] = {
+    "momentum SGD": {"color": "#999999", "linestyle": ":"},
+    "Adam": {"color": "#D55E00", "linestyle": "--"},
+    "Muon": {"color": "#E69F00", "linestyle": (0, (5, 1))},
+    "K-FAC, fixed settings": {"color": "#009E73", "linestyle": "-."},
+    "K-FAC": {"color": "#0072B2", "linestyle": "-"},
+    "K-FAC, growing batches": {"color": "#0072B2", "linestyle": (0, (2, 1))},
+    "tensorflow/kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1))},
+}
+"""How the lines of an optimizer look, by its name in the legend."""
+
+_PIXELS_PER_INCH = 120
+_ROW_INCHES = 3.9
+_LOGARITHMIC_ABOVE = 20  # first loss / target
+
+
+class Line(NamedTuple):
+    """One training run.
+
+    Attributes:
+      optimizer: A key of `STYLES`.
+      steps: Steps before each measurement.
+      seconds: Training time before each measurement.
+      losses: The measurements.
+    """
+
+    optimizer: str
+    steps: Sequence[int]
+    seconds: Sequence[float]
+    losses: Sequence[float]
+
+
+class Row(NamedTuple):
+    """The runs on one problem.
+
+    Attributes:
+      title: Name of the problem.
+      lines: The runs.
+      target: A loss, drawn as a horizontal line.
+      target_label: Its words in the legend.
+      shown: The optimizer whose runs decide how far the axes go; empty: all.
+    """
+
+    title: str
+    lines: Sequence[Line]
+    target: float
+    target_label: str
+    shown: str = ""
+
+
+def draw(title: str, loss: str, rows: Sequence[Row], path: str) -> None:
+    """Draws the rows into a PNG file.
+
+    Args:
+      title: Title of the picture.
+      loss: Label of the vertical axes: name and unit of the loss.
+      rows: One for each problem.
+      path: File to write.
+    """
+    size = (10, 0.4 + _ROW_INCHES * len(rows))
+    figure = Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
+    figure.suptitle(title, fontweight="bold")
+    for row, panels in zip(rows, figure.subplots(len(rows), 2, squeeze=False), strict=True):
+        for axes, unit in zip(panels, ("steps", "seconds"), strict=True):
+            _panel(axes, row, unit)
+            axes.set_title(f"{row.title}, by {unit}", loc="left", fontsize=11)
+            axes.set_xlabel("training steps" if unit == "steps" else "seconds of training")
+        panels[0].set_ylabel(loss)
+        panels[0].legend(frameon=False, loc="upper right", fontsize=9)
+    figure.savefig(path)
+
+
+def _panel(axes: Axes, row: Row, unit: str) -> None:
+    """Draws every run, and the target."""
+    labelled: set[str] = set()
+    for line in row.lines:
+        label = "_" if line.optimizer in labelled else line.optimizer
+        labelled.add(line.optimizer)
+        style = STYLES[line.optimizer]
+        axes.plot(getattr(line, unit), line.losses, linewidth=1.3, alpha=0.8, label=label, **style)
+    axes.axhline(row.target, color="black", linewidth=0.7, label=row.target_label)
+    shown = [line for line in row.lines if row.shown in ("", line.optimizer)]
+    axes.set_xlim(0, max(getattr(line, unit)[-1] for line in shown))
+    first = max(loss for line in shown for loss in line.losses if math.isfinite(loss))
+    if first / row.target > _LOGARITHMIC_ABOVE:
+        axes.set_yscale("log")
+        axes.set_ylim(row.target / 10, 2 * first)
+    else:
+        margin = 0.25 * (first - row.target)
+        axes.set_ylim(row.target - margin / 4, row.target + margin)
+    axes.grid(color="#E6E6E6")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

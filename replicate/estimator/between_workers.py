@@ -1,0 +1,93 @@
+"""Parts of a training run by which workers without parameter servers start, agree and compare.
+
+Workers that add up their gradients do so in every step; with `AllReduce(every=…)` they meet in
+rounds. A process that trains alone needs none of these parts.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.worker_state import WorkerState
+from replicate.estimator.cluster.meeting import Facts, Meeting
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.rounds import RoundsHook
+from replicate.estimator.hooks.same_variables import SameVariablesHook
+from replicate.estimator.hooks.saving import saves_checkpoints
+from replicate.estimator.hooks.step_loop import StopAgreement
+from replicate.estimator.input_batches import Inputs
+from replicate.estimator.stop_conditions import StopConditions
+from replicate.estimator.worker_start import WorkerStart
+
+v1 = tf.compat.v1
+
+
+def worker_start(
+    inputs: Inputs,
+    meeting: Meeting | None,
+    facts: Facts,
+    conditions: StopConditions,
+    state: WorkerState | None = None,
+) -> WorkerStart | None:
+    """Returns the start of a worker without parameter servers, None for other processes.
+
+    Facts must be equal in all workers. `state` is what a worker has of its own.
+    """
+    workers = inputs.workers or inputs.rounds
+    if workers is None or meeting is None:
+        return None
+    config, connect = conditions.config, conditions.watchdog.peers.connect
+    return WorkerStart(workers.group, meeting, config, facts, inputs.position, connect, state)
+
+
+def agreement_of(inputs: Inputs, readings: StepReadings) -> StopAgreement | None:
+    """Returns the agreement on the last step of all workers; None for a process alone."""
+    if inputs.workers is not None:
+        return StopAgreement(inputs.workers.names, readings, inputs.workers.wish)
+    return StopAgreement(inputs.rounds.names, readings) if inputs.rounds is not None else None
+
+
+def own_state(inputs: Inputs, conditions: StopConditions) -> WorkerState | None:
+    """Returns the state that a worker other than the chief saves; None if there is none."""
+    rounds, config = inputs.rounds, conditions.config
+    if rounds is None or not saves_checkpoints(config):
+        return None
+    shared = {variable.ref() for variable in rounds.variables}
+    variables = [each for each in v1.global_variables() if each.ref() not in shared]
+    group, kept = rounds.group, config.keep_checkpoint_max or None
+    return WorkerState(variables, str(config.model_dir), group.rank, group.size, kept)
+
+
+def rounds_of(
+    inputs: Inputs,
+    conditions: StopConditions,
+    is_save_due: Callable[[], bool] = bool,
+    state: WorkerState | None = None,
+) -> RoundsHook | None:
+    """Returns the hook that makes rounds; None where workers do not train apart.
+
+    `is_save_due` tells the chief if a checkpoint is to be saved, and other workers have a `state`.
+    """
+    rounds, readings, agreement = inputs.rounds, conditions.readings, conditions.agreement
+    if rounds is None or agreement is None:
+        return None
+    settings = rounds.group.settings
+    check = SameVariablesHook(rounds.group, readings, rounds.variables)
+    return RoundsHook(
+        rounds,
+        readings,
+        agreement,
+        check if settings.check_every else None,
+        conditions.is_interrupted,
+        conditions.watchdog.beat,
+        is_save_due,
+        state,
+    )
+
+
+def checks_of_variables(inputs: Inputs, readings: StepReadings) -> list[SameVariablesHook]:
+    """Returns the check that workers have the same variables after some of their steps."""
+    workers = inputs.workers
+    if workers is None or not workers.group.settings.check_every:
+        return []
+    return [SameVariablesHook(workers.group, readings)]

@@ -1,0 +1,138 @@
+"""RoundsHook: brings workers that train apart together, every so many steps and at the end."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import tensorflow as tf
+
+from replicate.all_reduce.worker_rounds import Report, WorkerRounds
+from replicate.estimator.checkpoints.worker_state import WorkerState
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.same_variables import SameVariablesHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.hooks.step_loop import StopAgreement
+
+v1 = tf.compat.v1
+
+
+@final
+class RoundsHook(ScheduledHook):
+    """Makes a round after each step whose number is a multiple of `AllReduce.every`.
+
+    Every worker has this hook, before those that save or read the variables. A worker whose input
+    has ended makes no more steps, and takes part in the rounds of the others without weight.
+    """
+
+    def __init__(
+        self,
+        rounds: WorkerRounds,
+        readings: StepReadings,
+        agreement: StopAgreement,
+        check: SameVariablesHook | None,
+        is_interrupted: Callable[[], bool],
+        beat: Callable[[], None],
+        is_save_due: Callable[[], bool] = bool,
+        state: WorkerState | None = None,
+    ):
+        """Stores the parts.
+
+        `check`, which nobody else calls, compares the variables in rounds. `is_interrupted` tells
+        of a signal, and `beat` is called before each wait for the others. In the chief,
+        `is_save_due` tells if a checkpoint is to be saved; other workers then save their `state`.
+        """
+        self._rounds = rounds
+        self._every = rounds.group.settings.every or 1
+        self._readings = readings
+        self._agreement = agreement
+        self._check = check
+        self._is_interrupted = is_interrupted
+        self._beat = beat
+        self._is_save_due = is_save_due
+        self._state = state
+        self._session: v1.Session = None
+        self._last_step = 0
+        self._report: Report | None = None
+
+    @property
+    def allows_save(self) -> bool:
+        """True right after a round in which the chief has announced a save."""
+        return not self._is_between_rounds and self._report is not None and self._report.saves
+
+    @property
+    def _is_between_rounds(self) -> bool:
+        """True if this worker has made steps since the last round."""
+        return self._readings.step != self._last_step
+
+    def next_run(self) -> NextRun:
+        """Returns the step of the next round."""
+        return NextRun(step=(self._last_step // self._every + 1) * self._every)
+
+    def begin(self) -> None:
+        """Adds the operations of the check."""
+        if self._check is not None:
+            self._check.begin()
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Starts at a step at which all workers are equal."""
+        self._session = session
+        self._last_step = self._readings.step
+        if self._check is not None:
+            self._check.after_create_session(session, coord)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Makes a round, if it is time.
+
+        Raises:
+          WorkersDifferError: Workers have different variables after it.
+        """
+        del run_context, run_values
+        if self.next_run().step <= self._readings.step:
+            self._meet(has_ended=False)
+
+    @contextlib.contextmanager
+    def at_the_end(
+        self, errors: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> Iterator[None]:
+        """Makes the last rounds when the steps inside of the context have ended.
+
+        Args:
+          errors: Returns a context that surrounds the rounds.
+
+        Raises:
+          OutOfRangeError: The input has ended.
+          WorkersDifferError: Workers have different variables.
+        """
+        try:
+            yield
+        except (tf.errors.OutOfRangeError, StopIteration):
+            with errors():
+                self._meet_until_the_end(has_input=False)
+            raise
+        with errors():
+            self._meet_until_the_end(has_input=True)
+
+    def _meet_until_the_end(self, has_input: bool) -> None:
+        """Meets the others until none makes more steps, or all have agreed to stop.
+
+        Workers that all make their last step in a round know that there is no other.
+        """
+        report = self._report
+        if has_input and not self._is_between_rounds and not (report and any(report.ended)):
+            return
+        while not (self._agreement.is_reached or (self._report and all(self._report.ended))):
+            if self._is_interrupted():
+                self._agreement.ask(self._session, has_signal=True)
+            self._meet(has_ended=True)
+
+    def _meet(self, has_ended: bool) -> None:
+        self._beat()
+        wish, saves = self._agreement.wish, has_ended or self._is_save_due()
+        report = self._rounds.meet(self._session, wish, has_ended, saves)
+        self._report = report
+        self._readings.step = self._last_step = report.step
+        self._readings.wishes = report.wishes
+        if self._state is not None and (report.saves or any(report.wishes)):
+            self._state.save(self._session, report.step)
+        if self._check is not None:
+            self._check.compare(self._session)
