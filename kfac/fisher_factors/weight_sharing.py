@@ -62,8 +62,9 @@ class _OfSharedWeight(FisherFactor):
 class SharedInputFactor(_OfSharedWeight, MatrixFactor):
     """A of a dense layer, or of a convolution, whose positions are its locations.
 
-    The arguments are those of `FisherFactor`, and:
+    The arguments are those of `FisherFactor`, and these.
 
+    Args:
       tensors: (inputs, masks): a tuple of inputs [N, ..., n], one of each place where the layer is
         applied; and as many masks [N, ...], or none.
       has_bias: True if inputs get a trailing 1.
@@ -114,8 +115,9 @@ class SharedInputFactor(_OfSharedWeight, MatrixFactor):
 class SharedGradientFactor(_OfSharedWeight, MatrixFactor):
     """G of a dense layer or a convolution.
 
-    The arguments are those of `SharedInputFactor`, without a bias, and:
+    The arguments are those of `SharedInputFactor`, without a bias, and these.
 
+    Args:
       tensors: (gradients, inputs): tuples of gradients [N, ..., n] or [N·R, n], and of the inputs,
         which tell N.
       axes: Number of axes at the end of gradients whose entries are the n outputs.
@@ -158,8 +160,9 @@ class SharedIdsFactor(DiagonalFactor):
     example's mean has the share of each id in its own positions, and the diagonal of A the mean
     square of that; its other entries are left out.
 
-    The arguments are those of `FisherFactor`, and:
+    The arguments are those of `FisherFactor`, and these.
 
+    Args:
       tensors: (ids, masks): tuples of integers [N, ...], and of as many masks, or none.
       depth: Number of different ids.
       reduces: True for "reduce".
