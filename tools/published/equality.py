@@ -1,4 +1,4 @@
-"""Whether a rewritten program learns what it learnt before, by the numbers that it prints."""
+"""Equality of what a program learns in two ways, by the numbers that it prints."""
 
 import math
 from collections.abc import Iterable, Mapping

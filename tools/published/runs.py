@@ -33,7 +33,7 @@ _FIND = "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if not
 
 
 class Way(enum.Enum):
-    """How a program is run."""
+    """A way to run a program."""
 
     ONE = "one tower"
     TWO = "two towers"
@@ -60,7 +60,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """What all runs have in common.
+    """The part that all runs have in common.
 
     Attributes:
       sources: Where programs are from.

@@ -33,7 +33,7 @@ def test_packed_tensors_come_back_in_their_order():
 
 
 def test_packs_are_changed_on_the_device_of_their_tensors():
-    """Where they go from GPU to GPU, they must not cross the CPU."""
+    """Packs that go from GPU to GPU must not cross the CPU."""
     sent = []
 
     def double(pack):
