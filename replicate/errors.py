@@ -15,6 +15,8 @@ from replicate.exit_codes import ExitCode, signal_exit_code
 
 v1 = tf.compat.v1
 
+_STANDARD_ERROR = 2
+
 
 class ArgumentTypeError(TypeError, ValueError):
     """An argument is of the wrong type.
@@ -105,6 +107,12 @@ class ClusterError(RuntimeError):
     """
 
     code = ExitCode.CLUSTER_TROUBLE.value
+
+    def abort(self) -> NoReturn:
+        """Writes the message past Python's streams, and ends the process as `exit` does."""
+        with contextlib.suppress(OSError):
+            os.write(_STANDARD_ERROR, f"\nClusterError: {self}\n".encode())
+        self.exit()
 
     def exit(self) -> NoReturn:
         """Ends the process with `code`, at once.

@@ -36,6 +36,9 @@ _NO_TIMEOUT = 0
 sleeps until it is over: thousands in ten minutes. The watchdog of the training loop has a limit."""
 
 
+NO_ROW = -1
+"""Index of a row that only makes the rows of all workers equal in number."""
+
 _SIZES = 1024
 """Number of size classes, each of which needs a key."""
 
@@ -150,6 +153,22 @@ class WorkerGroup:
                 self._concatenated(tensor, size.rows - rows, value, size.number)
                 for tensor, value in zip(tensors, padding, strict=True)
             ]
+
+    def all_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        """Returns the rows of all workers, but for those whose index is `NO_ROW`.
+
+        Args:
+          slices: Rows of this worker.
+        """
+        given = [slices.indices, slices.values]
+        indices, values = self.concatenated(given, [NO_ROW, 0])
+        with v1.device(CPU):
+            is_row = indices >= 0
+            return tf.IndexedSlices(
+                tf.boolean_mask(values, is_row),
+                tf.boolean_mask(indices, is_row),
+                slices.dense_shape,
+            )
 
     def _concatenated(
         self, tensor: Tensor, missing: Tensor, value: float, number: Tensor

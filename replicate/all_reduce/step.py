@@ -16,7 +16,7 @@ import tensorflow as tf
 from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
-from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.group import NO_ROW, WorkerGroup
 from replicate.all_reduce.packs import sent_in_packs, shaped_as
 from replicate.graph_ops.conditional import run_if, run_unless
 
@@ -27,9 +27,6 @@ END_SCOPE = "all_inputs_have_ended"
 
 _STEP = ("replicate", "worker_step")
 """Key of the collection of a graph's `WorkerStep`. Not a string: never exported."""
-
-_PADDING = -1
-"""Index of a row that only makes the rows of all workers equal in number."""
 
 
 @final
@@ -302,16 +299,9 @@ class WorkerStep:
         """Returns the rows of all workers. Rows of workers without a batch are left out."""
         with v1.device(slices.values.device):
             values = _share_of(slices.values, share)
-            padding_index = tf.constant(_PADDING, slices.indices.dtype)
-            indices = tf.where(share > 0, slices.indices, padding_index)
-        with v1.device(CPU):
-            all_indices, all_values = self.group.concatenated([indices, values], [_PADDING, 0])
-            is_row = all_indices >= 0
-            return tf.IndexedSlices(
-                tf.boolean_mask(all_values, is_row),
-                tf.boolean_mask(all_indices, is_row),
-                slices.dense_shape,
-            )
+            no_row = tf.constant(NO_ROW, slices.indices.dtype)
+            indices = tf.where(share > 0, slices.indices, no_row)
+        return self.group.all_slices(tf.IndexedSlices(values, indices, slices.dense_shape))
 
 
 def current_step() -> WorkerStep | None:

@@ -87,8 +87,7 @@ class _SummedApply:
                 "run_eagerly=False."
             )
         self._check_scale()
-        group = self._process.group(self._first_key)
-        sums = StepSums(group, group.settings.pack_bytes)
+        sums = StepSums(self._process.group(self._first_key))
         v1.add_to_collection(WORKERS, sums)
         variables = trainable_variables or [None] * len(grads)
         dense = {

@@ -6,7 +6,6 @@ and makes it known to the others; no variable or function of the strategy is use
 stop that server, so a process has one for its life.
 """
 
-import functools
 from typing import Any, NoReturn, final
 
 import tensorflow as tf
@@ -146,13 +145,10 @@ def _connected(config: RunConfig) -> Any:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         config.cluster_spec, task_type=config.task_type, task_id=config.task_id, rpc_layer="grpc"
     )
-    fail = functools.partial(_raise_start, own, address)
     try:
         return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-    except RuntimeError as error:
-        fail(error)
-    except tf.errors.OpError as error:
-        fail(error)
+    except (RuntimeError, tf.errors.OpError) as error:
+        _raise_start(own, address, error)
 
 
 def _raise_start(own: str, address: str, error: Exception) -> NoReturn:

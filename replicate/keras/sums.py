@@ -14,34 +14,22 @@ from replicate.keras.process import Process
 
 v1 = tf.compat.v1
 
-_PADDING = -1
-"""Index of a row that only makes the rows of all processes equal in number."""
-
 
 @final
 class StepSums:
-    """Sums in one training step, as `replicate.protocols.Workers`. All batches weigh the same."""
+    """Sums in one training step; all batches weigh the same.
 
-    def __init__(self, group: WorkerGroup, pack_bytes: int | None) -> None:
-        """Adds nothing to the graph yet.
+    It has what K-FAC asks of `replicate.protocols.Workers`.
+    """
 
-        Args:
-          group: The processes.
-          pack_bytes: Most bytes that are sent at once.
-        """
+    def __init__(self, group: WorkerGroup) -> None:
+        """Adds nothing to the graph yet."""
         self._group = group
-        self._pack_bytes = pack_bytes
-        self._losses: dict[Any, Tensor] = {}
 
     @property
     def size(self) -> int:
         """Number of processes."""
         return self._group.size
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the processes, by rank."""
-        return self._group.names
 
     @property
     def rank(self) -> int:
@@ -58,27 +46,16 @@ class StepSums:
 
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns sums over all processes, the same to the bit on each."""
-        return sent_in_packs(tensors, self._pack_bytes, self._group.sum)
+        return sent_in_packs(tensors, self._group.settings.pack_bytes, self._group.sum)
 
     def gathered(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
         """Returns the rows of all processes, as one process has those of all batches."""
-        indices, values = self._group.concatenated([slices.indices, slices.values], [_PADDING, 0])
-        is_row = indices >= 0
-        return tf.IndexedSlices(
-            tf.boolean_mask(values, is_row), tf.boolean_mask(indices, is_row), slices.dense_shape
-        )
+        return self._group.all_slices(slices)
 
     def total(self, loss: Tensor, averages: bool) -> Tensor:
         """Returns the loss of the batches of all processes, []."""
         weighted = tf.reshape(loss, []) * tf.cast(self.share(averages), loss.dtype)
-        parts = self._group.of_each(weighted)
-        total = tf.reduce_sum(parts)
-        self._losses[total.ref()] = parts
-        return total
-
-    def losses_of_each(self, total: Tensor) -> Tensor | None:
-        """Returns the losses that `total` has added up, [n]; None for another tensor."""
-        return self._losses.get(total.ref())
+        return tf.reduce_sum(self._group.of_each(weighted))
 
     def agreed(self, flags: Tensor) -> Tensor:
         """Returns which of the booleans [flags] are True on all processes."""
@@ -115,8 +92,7 @@ class Exchange:
         first_key = self._process.take_keys()
 
         def add(tensors: list[Tensor]) -> list[Tensor]:
-            group = self._process.group(first_key)
-            return sent_in_packs(tensors, group.settings.pack_bytes, group.sum)
+            return StepSums(self._process.group(first_key)).sum(tensors)
 
         made: Callable[..., list[Tensor]] = tf.function(add, autograph=False)
         return made

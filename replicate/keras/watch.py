@@ -7,13 +7,12 @@ from then on. Either way the process ends with the exit code after which schedul
 """
 
 import contextlib
-import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import NoReturn, final
+from typing import final
 
 import tensorflow as tf
 
@@ -27,8 +26,6 @@ POLL_SECS = 0.2
 
 LOOK_SECS = 2.0
 """Seconds in which a lost process is looked for after a collective has failed."""
-
-_STANDARD_ERROR = 2
 
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 """Errors of collectives whose other end is gone."""
@@ -91,7 +88,7 @@ class Watch:
         deadline = time.monotonic() + LOOK_SECS
         while not (lost := self._peers.lost()) and time.monotonic() < deadline:
             time.sleep(POLL_SECS)
-        _end(loss_of(self._config, lost or ["one of the workers"]))
+        ClusterError(loss_of(self._config, lost or ["one of the workers"])).abort()
 
     def _watch(self) -> None:
         while True:
@@ -100,7 +97,7 @@ class Watch:
             if not self._depth:
                 continue
             if lost:
-                _end(loss_of(self._config, lost))
+                ClusterError(loss_of(self._config, lost)).abort()
             silence = time.monotonic() - self._beat_at
             if silence > self._limit:
                 self._end_silence(silence)
@@ -116,14 +113,8 @@ class Watch:
             if absent
             else "all others answer: one of them is slower, or has fewer batches in its epoch"
         )
-        _end(
+        error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds "
             f"(timeout_secs={self._limit:g}), and {cause}. Start all workers again."
         )
-
-
-def _end(text: str) -> NoReturn:
-    error = ClusterError(text)
-    with contextlib.suppress(OSError):
-        os.write(_STANDARD_ERROR, f"\nClusterError: {error}\n".encode())
-    error.exit()
+        error.abort()

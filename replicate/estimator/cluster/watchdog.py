@@ -9,9 +9,7 @@ parameter server, and stops training if there is one. After a signal it ends the
 synchronous step. Workers without parameter servers are stopped as soon as one of them is lost.
 """
 
-import contextlib
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -35,8 +33,6 @@ v1 = tf.compat.v1
 POLL_SECS = 0.5
 LOOK_SECS = 30
 """Seconds without a step, or since the last question, after which the tasks are asked."""
-
-_STANDARD_ERROR = 2
 
 WAKE_SECS = 10
 """Seconds for the training loop to end after its session was closed, before the process ends."""
@@ -178,6 +174,4 @@ class Watchdog(ScheduledHook):
         if self._session is not None:
             self._session.close()
         if not self._is_over.wait(wake_secs):
-            with contextlib.suppress(OSError):
-                os.write(_STANDARD_ERROR, f"\nClusterError: {self.error}\n".encode())
-            self.error.exit()
+            self.error.abort()
