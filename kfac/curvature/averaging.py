@@ -59,6 +59,10 @@ def fold_batch(
         both = zip(factors, moments, strict=True)
         statistics = [factor.statistic(moment) for factor, moment in both]
         return fold_statistics(factors, devices, statistics, ema_decay, [agreed(is_finite)])
+
+    def compute(factor: FisherFactor) -> Tensor:
+        return factor.statistic(factor.batch_moment(substitutes))
+
     early: list[Tensor | None] = []
     finite = [is_finite]
     for factor, device in zip(factors, devices, strict=True):
@@ -67,15 +71,8 @@ def fold_batch(
                 early.append(None)
                 finite.append(factor.will_be_finite(substitutes))
             else:
-                early.append(factor.statistic(factor.batch_moment(substitutes)))
-    return fold_statistics(
-        factors,
-        devices,
-        early,
-        ema_decay,
-        finite,
-        lambda factor: factor.statistic(factor.batch_moment(substitutes)),
-    )
+                early.append(compute(factor))
+    return fold_statistics(factors, devices, early, ema_decay, finite, compute)
 
 
 def fold_statistics(

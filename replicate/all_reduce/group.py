@@ -191,15 +191,7 @@ class WorkerGroup:
         return back(gathered)
 
     def _gathered(self, sent: Tensor, key: Tensor | int) -> Tensor:
-        return tf.raw_ops.CollectiveGatherV2(
-            input=sent,
-            group_size=self.size,
-            group_key=_group_key(CPU),
-            instance_key=key,
-            ordering_token=[],
-            communication_hint="ring",
-            timeout_seconds=_NO_TIMEOUT,
-        )
+        return tf.raw_ops.CollectiveGatherV2(input=sent, ordering_token=[], **self._arguments(key))
 
     def exchanged(self, tensor: Tensor, name: str = "exchanged") -> Tensor:
         """Sends each worker a row, and returns the rows that this worker got, by rank.
@@ -212,13 +204,7 @@ class WorkerGroup:
         self._count(tensor, 1 / self.size)
         with v1.name_scope(name), v1.device(CPU):
             received = tf.raw_ops.CollectiveAllToAllV2(
-                input=tensor,
-                group_size=self.size,
-                group_key=_group_key(CPU),
-                instance_key=key,
-                ordering_token=[],
-                communication_hint="ring",
-                timeout_seconds=_NO_TIMEOUT,
+                input=tensor, ordering_token=[], **self._arguments(key)
             )
             received.set_shape(tensor.shape)
             return received
@@ -247,14 +233,8 @@ class WorkerGroup:
         """
         sent, back = _to_send(tensor)
         shape = sent.shape.as_list()
-        arguments: dict[str, Any] = {
-            "group_size": self.size,
-            "group_key": _group_key(CPU),
-            "instance_key": self._next_key(f"broadcast {tensor.dtype.name} {shape}"),
-            "shape": shape,
-            "communication_hint": "ring",
-            "timeout_seconds": _NO_TIMEOUT,
-        }
+        key = self._next_key(f"broadcast {tensor.dtype.name} {shape}")
+        arguments = {"shape": shape, **self._arguments(key)}
         self._count(sent, 1 / self.size)
         with v1.name_scope(name), v1.device(CPU):
             if self.is_chief:
@@ -271,16 +251,24 @@ class WorkerGroup:
         with v1.name_scope(name), v1.device(device):
             reduced = tf.raw_ops.CollectiveReduce(
                 input=sent,
-                group_size=self.size,
-                group_key=_group_key(device),
-                instance_key=key,
                 merge_op=how,
                 final_op="Id",
                 subdiv_offsets=[0],
-                communication_hint=communication if stays else "ring",
-                timeout_seconds=_NO_TIMEOUT,
+                **self._arguments(key, device, communication if stays else "ring"),
             )
             return back(reduced)
+
+    def _arguments(
+        self, key: Tensor | int, device: str = CPU, communication: str = "ring"
+    ) -> dict[str, Any]:
+        """Returns the arguments that all collectives have."""
+        return {
+            "group_size": self.size,
+            "group_key": _group_key(device),
+            "instance_key": key,
+            "communication_hint": communication,
+            "timeout_seconds": _NO_TIMEOUT,
+        }
 
     def _count(self, sent: Tensor, times: float) -> None:
         """Counts a tensor of which each worker sends `times` to each other one."""
