@@ -32,8 +32,8 @@ from kfac.fisher_blocks.base import (
     mat2d_to_layer_params,
 )
 from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.slot import Damping
 from kfac.linalg import low_rank, vectors
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator

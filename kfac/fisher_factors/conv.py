@@ -83,7 +83,7 @@ def example_gradients(
     if patch_mask is not None:
         patches *= tf.constant(patch_mask, patches.dtype)
     batch = tf.shape(images)[0]
-    p, g = (tf.reshape(t, [batch, -1, tensor_ops.static_size(t, -1)]) for t in (patches, gradients))
+    p, g = (tf.reshape(t, [batch, -1, t.shape.as_list()[-1]]) for t in (patches, gradients))
     if has_bias:
         p = tensor_ops.append_homogeneous(p)
     return tf.matmul(p, g, transpose_a=True)
@@ -207,7 +207,7 @@ class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
 @shared(sizes=last_size)
 def _products(entries: Tensor, *, packs: bool) -> Tensor:
     """Returns DᵀD of the rows D of Tensors [..., size]; packed as `pack_symmetric` does."""
-    rows = tf.reshape(entries, [-1, tensor_ops.static_size(entries, -1)])
+    rows = tf.reshape(entries, [-1, entries.shape.as_list()[-1]])
     total = tensor_ops.outer_product(rows)
     return pack_symmetric(total) if packs else total
 
@@ -275,8 +275,8 @@ class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images, gradients = (as_images(t, self._geometry, self.dtype) for t in tensors)
-        batch, channels = tf.shape(images)[0], tensor_ops.static_size(images, -1)
-        multiplier = tensor_ops.static_size(gradients, -1) // channels
+        batch, channels = tf.shape(images)[0], images.shape.as_list()[-1]
+        multiplier = gradients.shape.as_list()[-1] // channels
         patches = extract_patches(images, self._geometry)
         p = tf.reshape(patches, [batch, -1, self._geometry.entries, channels])
         g = tf.reshape(gradients, [batch, -1, channels, multiplier])

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.shared import all_sizes, shared
-from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, static_size, symmetrize
+from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, symmetrize
 
 LARGEST_BLOCK = 320
 """Rows of the largest matrix that is inverted in one piece; larger matrices are halved."""
@@ -43,7 +43,7 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     that most of the work is products of matrices, which use all cores. Only the triangular root is
     inverted, never a block of A: that would lose twice as many digits.
     """
-    size = static_size(matrix, 0)
+    size = matrix.shape.as_list()[0]
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
     return typing.cast(Tensor, _inverse_by_blocks(matrix))
@@ -69,14 +69,14 @@ class _Triangular(NamedTuple):
 
     def assembled(self) -> Tensor:
         """Returns the matrix [n, n]."""
-        beyond = static_size(self.second, 0)
+        beyond = self.second.shape.as_list()[0]
         upper = tf.pad(self.first, [[0, 0], [0, beyond]])
         return tf.concat([upper, tf.concat([self.between, self.second], axis=1)], axis=0)
 
 
 def _inverse_root_blocks(matrix: Tensor) -> _Triangular:
     """Returns L⁻¹ of the Cholesky factor L of a positive definite A [n, n] of static size."""
-    half = static_size(matrix, 0) // 2
+    half = matrix.shape.as_list()[0] // 2
     first = _inverse_root(matrix[:half, :half])
     # The transpose of the block of L below the first.
     beside = tf.matmul(first, matrix[half:, :half], transpose_b=True)
@@ -87,7 +87,7 @@ def _inverse_root_blocks(matrix: Tensor) -> _Triangular:
 
 def _inverse_root(matrix: Tensor) -> Tensor:
     """Returns L⁻¹ as one matrix [n, n]."""
-    if static_size(matrix, 0) <= LARGEST_BLOCK:
+    if matrix.shape.as_list()[0] <= LARGEST_BLOCK:
         identity = identity_like(matrix)
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
     return typing.cast(Tensor, _assembled_root(matrix))
@@ -108,14 +108,14 @@ def _gram(root: _Triangular) -> Tensor:
 
 def _gram_of_whole(root: Tensor) -> Tensor:
     """Returns WᵀW of a W that is one matrix [n, n]."""
-    if static_size(root, 0) <= LARGEST_BLOCK:
+    if root.shape.as_list()[0] <= LARGEST_BLOCK:
         return symmetrize(tf.matmul(root, root, transpose_a=True))
     return typing.cast(Tensor, _gram_by_blocks(root))
 
 
 @shared(sizes=all_sizes)
 def _gram_by_blocks(root: Tensor) -> Tensor:
-    half = static_size(root, 0) // 2
+    half = root.shape.as_list()[0] // 2
     return _gram(_Triangular(root[:half, :half], root[half:, :half], root[half:, half:]))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Operation, Parameters, Tensor
-from kfac.linalg.tensor_ops import append_homogeneous, static_size
+from kfac.linalg.tensor_ops import append_homogeneous
 
 v1 = tf.compat.v1
 
@@ -49,7 +49,7 @@ def cheaper_row_product(gradient: Parameters) -> RowProduct | None:
     x, d = op.inputs
     if bias and not _is_sum_of_rows(bias[0].op, d):
         return None
-    r, m, n = static_size(x, 0), static_size(x, 1), static_size(d, 1)
+    (r, m), (_, n) = (rows.shape.with_rank(2).as_list() for rows in (x, d))
     if None in (r, m, n):
         return None
     m += len(bias)

@@ -51,7 +51,7 @@ def static_size(tensor: Tensor, axis: int) -> Any:
 
 def num_rows(tensor: Tensor) -> Scalar:
     """Returns the size of the first axis: an int if it is static, else int32 []."""
-    size = static_size(tensor, 0)
+    size = tf.compat.dimension_value(tensor.shape[0])
     return tf.shape(tensor)[0] if size is None else size
 
 
@@ -154,7 +154,7 @@ def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
 
 def identity_like(matrix: Tensor) -> Tensor:
     """Returns the identity of the size and dtype of a matrix [n, n]."""
-    size = static_size(matrix, 0) or tf.shape(matrix)[0]
+    size = matrix.shape.as_list()[0] or tf.shape(matrix)[0]
     return tf.raw_ops.MatrixDiag(diagonal=tf.ones([size], matrix.dtype))
 
 
@@ -164,11 +164,6 @@ def diagonal(matrix: Tensor) -> Tensor:
     Does not use `tf.linalg.diag_part`: its GPU kernel takes a number from the memory of the CPU.
     """
     return tf.raw_ops.MatrixDiagPart(input=matrix)
-
-
-def trace(matrix: Tensor) -> Tensor:
-    """Returns the trace [...] of matrices [..., n, n]."""
-    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=matrix), axis=-1)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
@@ -208,7 +203,7 @@ def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
 
 @shared(sizes=last_size)
 def _product_by_quarters(rows: Tensor) -> Tensor:
-    half = -(-static_size(rows, 1) // 32) * 16
+    half = -(-rows.shape.as_list()[1] // 32) * 16
     first, second = rows[:, :half], rows[:, half:]
     below = tf.matmul(second, first, transpose_a=True)
     upper = tf.concat([outer_product(first), tf.transpose(below)], axis=1)

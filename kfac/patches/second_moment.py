@@ -27,7 +27,6 @@ from kfac.linalg.tensor_ops import (
     as_scalar,
     num_rows,
     outer_product,
-    static_size,
     symmetrize,
 )
 from kfac.patches import row_products, spectral_products
@@ -68,7 +67,7 @@ def patch_moment(
     may_skip = sample is None and way != "patches" and applies(shape, geometry)
     if may_skip and (way == "shifts" or is_cheaper(shape, geometry)):
         return _moment_without_patches(images, geometry, has_bias, packs)
-    size = geometry.entries * static_size(images, -1)
+    size = geometry.entries * images.shape.as_list()[-1]
     rows = tf.reshape(extract_patches(images, geometry), [-1, size])
     if sample is not None:
         rows = sample(rows)

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors.moving_average import quotient
-from kfac.fisher_factors.slot import (
+from kfac.fisher_factors.kept import (
     Damping,
     MatrixSlot,
     compute_changes,
     current_dampings,
+    quotient,
     refresh_slots,
 )
 from kfac.linalg import damped_matrix
