@@ -300,7 +300,7 @@ class FisherEstimator(CurvatureByHand):
                     if from_identity
                     else block.multiply_function(function, vector, transpose)
                 )
-            products.update(zip((v.ref() for v in own), as_tuple(product), strict=True))
+            products.update(zip((v.ref() for v in own), tf.nest.flatten(product), strict=True))
         return [(products[variable.ref()], variable) for _, variable in vecs_and_vars]
 
     def make_vars(self) -> None:

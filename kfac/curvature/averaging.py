@@ -98,7 +98,7 @@ def fold_statistics(
         if statistic is not None:
             with v1.device(device):
                 checked.append(factor.entries_to_check(statistic))
-    of_all = [tensor_ops.all_finite_in(checked)] if checked else []
+    of_all = [tensor_ops.all_finite(*checked)] if checked else []
     accept = tensor_ops.all_true([*finite, *of_all])
     decays = _decays(factors, devices, ema_decay)
     fold = functools.partial(fold_average, omega=1.0)

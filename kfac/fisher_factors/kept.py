@@ -15,8 +15,7 @@ import tensorflow as tf
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.damped_matrix import RARE_PATHS
-from kfac.linalg.inversion import LARGEST_BLOCK
+from kfac.linalg.damped_matrix import LARGEST_BLOCK, RARE_PATHS
 from kfac.linalg.shared import Reading, SharedFunction, shared, sizes_above
 from kfac.state import Addition, Assignment, Change, assign_all, make_variable, read
 

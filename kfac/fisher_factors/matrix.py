@@ -27,7 +27,7 @@ from kfac.fisher_factors.kept import (
 )
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
-from kfac.linalg.inversion import INVERSIONS
+from kfac.linalg.damped_matrix import INVERSIONS
 from kfac.linalg.linear_operator import (
     DenseOperator,
     DiagonalOperator,

@@ -66,27 +66,22 @@ def statistics_dtype(dtype: DType) -> DType:
     return tf.float32 if dtype.size < tf.float32.size else dtype
 
 
-def all_finite(tensor: Tensor) -> Tensor:
-    """Returns bool [], true if every entry of `tensor` is finite; computed where `tensor` is."""
-    with v1.device(tensor.device):
-        finite = tf.math.is_finite(tensor)
-        return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
-
-
-def all_finite_in(tensors: Sequence[Tensor]) -> Tensor:
+def all_finite(*tensors: Tensor) -> Tensor:
     """Returns bool [], true if every entry of all tensors is finite; there is at least one.
 
-    Vectors, which are small, are checked together if device and dtype are the same. The flags meet
-    where the first tensor is.
+    It is computed where the tensors are. Vectors, which are small, are checked together if device
+    and dtype are the same. The flags meet where the first tensor is.
     """
-    vectors: dict[tuple[str, DType], list[Tensor]] = {}
-    for tensor in tensors:
-        if tensor.shape.rank == 1:
-            vectors.setdefault((tensor.device, tensor.dtype), []).append(tensor)
-    flags = [all_finite(tensor) for tensor in tensors if tensor.shape.rank != 1]
-    for (device, _), parts in vectors.items():
-        with v1.device(device):
-            flags.append(all_finite(concatenated(parts)))
+    groups: dict[Any, list[Tensor]] = {}
+    for index, tensor in enumerate(tensors):
+        is_vector = tensor.shape.rank == 1
+        key = (tensor.device, tensor.dtype) if is_vector else index
+        groups.setdefault(key, []).append(tensor)
+    flags = []
+    for parts in groups.values():
+        with v1.device(parts[0].device):
+            finite = tf.math.is_finite(tf.concat(parts, axis=0) if len(parts) > 1 else parts[0])
+            flags.append(finite if finite.shape.rank == 0 else tf.reduce_all(finite))
     return all_true(flags)
 
 
@@ -121,11 +116,6 @@ def sums() -> Callable[[Tensor], Tensor]:
         return tf.reduce_sum(tensor, axis=made[key])
 
     return sum_of
-
-
-def concatenated(parts: Sequence[Tensor]) -> Tensor:
-    """Returns vectors [n] one after the other; a single one as it is."""
-    return tf.concat(list(parts), axis=0) if len(parts) > 1 else parts[0]
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

@@ -18,8 +18,7 @@ from kfac.linalg.damped_functions import (
     Eigenbasis,
     Power,
 )
-from kfac.linalg.damped_matrix import INVERSES, damped_function
-from kfac.linalg.inversion import LARGEST_BLOCK
+from kfac.linalg.damped_matrix import INVERSES, LARGEST_BLOCK, damped_function
 from kfac.linalg.shared import Reading
 from kfac.state import assign_all, make_variable
 
