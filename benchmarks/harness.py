@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from absl import app, flags
@@ -196,6 +196,16 @@ def spread(values: Sequence[float], digits: int) -> str:
 def markdown_row(cells: Iterable[object]) -> str:
     """Returns a line of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yields the lines of a Markdown table, with columns as wide as their widest cells."""
+    cells = [[f"{c:.3g}" if isinstance(c, float) else str(c) for c in row] for row in rows]
+    texts = [[cell.replace("|", "\\|") for cell in row] for row in [map(str, heads), *cells]]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    texts.insert(1, ["-" * width for width in widths])
+    for row in texts:
+        yield markdown_row(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
 
 
 def divide_cpu(count: int) -> list[str]:
