@@ -59,9 +59,14 @@ def set_environment() -> None:
     onednn.turn_on()
 
 
-def define_flags(*, picture: bool = False) -> None:
-    """Defines --json and, for a benchmark that draws bars, --picture: files for `save`."""
+def define_flags(*, picture: bool = False, here: bool = False) -> None:
+    """Defines --json and, for some benchmarks, --picture and --here.
+
+    --json and --picture are files. With --here, a process measures one case and prints JSON.
+    """
     flags.DEFINE_string("json", None, "File to write the measurements to.")
+    if here:
+        flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
     if picture:
         flags.DEFINE_string("picture", None, "PNG file to draw the results to.")
 
@@ -75,6 +80,11 @@ def save(measured: Any) -> None:
 def command(module: str, *options: str, python: str = sys.executable) -> list[str]:
     """Returns the command line that runs a benchmark in another process."""
     return [python, "-m", f"benchmarks.{module}", *options]
+
+
+def given_flags(*names: str) -> list[str]:
+    """Returns the options that give another process the values of some flags of this one."""
+    return [f"--{name}={flags.FLAGS[name].value}" for name in names]
 
 
 def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:
