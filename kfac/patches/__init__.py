@@ -1,4 +1,4 @@
 """Second moments of convolution inputs: the plain formula, and faster ways to compute it.
 
-`second_moment.patch_moment` chooses among them by estimated cost.
+`second_moment` chooses among them by estimated cost.
 """
