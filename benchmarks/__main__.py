@@ -18,7 +18,7 @@ PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
 _RIVAL = "--rival=tensorflow-kfac"
 
 PLANS: Mapping[str, tuple[float, str]] = {
-    "tower_step": (15, "tower_step --rounds=9 --picture={file}.png"),
+    "tower_step": (15, "tower_step --rounds=9"),
     "estimator_overhead": (6, "estimator_overhead --repeats=5 --python={tf215}"),
     "kfac_step": (26, f"kfac_step {_RIVAL}"),
     "canned_kfac": (10, "canned_kfac"),

@@ -61,23 +61,6 @@ def operation_line(model: str, operations: Mapping[str, float]) -> str:
     return f"{model}, 10⁹ operations: {numbers}"
 
 
-def profile(model: str) -> Iterator[str]:
-    """Yields the time by op type of a momentum step, a K-FAC step, and one with inverses."""
-    from benchmarks.kfac_step.step_programs import INVERT_EVERY  # noqa: PLC0415
-
-    momentum, kfac = make_programs(model).values()
-    for program in (momentum, kfac):
-        program.run(2 * INVERT_EVERY)
-    inverts, plain, usual = kfac.profile(), momentum.profile(), kfac.profile()
-    longest = sorted(inverts, key=lambda kind: -inverts[kind])[:20]
-    rows = [
-        [kind, *(f"{found.get(kind, 0.0):.1f}" for found in (plain, usual, inverts))]
-        for kind in longest
-    ]
-    heads = (f"{model}: ms, summed over threads", "momentum", "K-FAC", "with inverses")
-    return harness.table(heads, rows)
-
-
 def main(_: Sequence[str]) -> None:
     """Prints the times of one model as JSON with --here; else measures and saves all."""
     if FLAGS.here:
@@ -95,8 +78,6 @@ def main(_: Sequence[str]) -> None:
             name = f"{model}, {rival}"
             times[name] = harness.read_json(command, f"time {name}", FLAGS.seconds)
     print("\n".join([*time_lines(times), *map(operation_line, operations, operations.values())]))
-    for model in FLAGS.model if FLAGS.profile else ():
-        print("\n".join(profile(model)))
     harness.save({"seconds": times, "operations": operations})
 
 
@@ -107,7 +88,6 @@ def define_flags() -> None:
     flags.DEFINE_integer("repeats", 7, "Pairs of blocks to time.", lower_bound=1)
     flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
     flags.DEFINE_enum("momentum_type", "regular", ["regular", "adam"], "Momentum type of K-FAC.")
-    flags.DEFINE_bool("profile", False, "Also show the time of a step by op type.")
     flags.DEFINE_float("seconds", 200, "Time limit of the rival for a model.")
     harness.define_flags(here=True)
     rivals.define_flags()

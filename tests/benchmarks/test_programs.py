@@ -88,7 +88,7 @@ PROGRAMS = {
     "canned_kfac": ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"],
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
-    "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
+    "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1"],
     "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
     "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
     "start": ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"],
@@ -101,8 +101,8 @@ PROGRAMS = {
 @pytest.mark.parametrize(("name", "options"), PROGRAMS.items())
 def test_program_measures_and_draws(name, options, run_command, tmp_path):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    draws = name in ("time_to_loss", "tower_step")
-    outputs = [f"--json={data}", *([f"--picture={picture}"] if draws else [])]
+    draws = name == "time_to_loss"
+    outputs = [f"--json={data}", *[f"--picture={picture}"] * draws]
     options = [each.replace("=.", f"={tmp_path}") for each in options]
     run_command("-m", f"benchmarks.{name}", *outputs, *options, timeout=None)
     assert json.loads(data.read_text())["measured"]
