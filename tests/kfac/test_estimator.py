@@ -103,11 +103,7 @@ def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     seconds = estimator.times.read()["inverse"]
     session.run(v1.global_variables_initializer())
     session.run(averages, network.share(batch))
-    for flags, known in (
-        ([False, False], []),
-        ([False, True], [2]),
-        ([True, False], [0, 2, 3]),
-    ):
+    for flags, known in (([False, False], []), ([False, True], [2]), ([True, False], [0, 2, 3])):
         session.run(update, {due: flags})
         found = [index for index, inverse in enumerate(session.run(inverses)) if inverse.any()]
         assert found == known

@@ -196,8 +196,7 @@ def layer_norms(model):
 
 
 @pytest.mark.parametrize(
-    "build",
-    [convolutions, depthwise_convolutions, shared_convolution, scales, layer_norms],
+    "build", [convolutions, depthwise_convolutions, shared_convolution, scales, layer_norms]
 )
 def test_layers_are_those_registered_by_hand(assert_same_as_by_hand, build):
     assert_same_as_by_hand(build)

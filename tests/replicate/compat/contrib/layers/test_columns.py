@@ -35,10 +35,7 @@ def test_columns_give_their_numbers(tmp_path, evaluate):
         (layers.real_valued_column("n", normalizer=lambda x: 2 * x), [[1], [4]]),
         (layers.real_valued_column("pair", 2), [[1, 2], [3, 4]]),
         (halves, [[0, 1, 0], [0, 0, 1]]),
-        (
-            layers.sparse_column_with_integerized_feature("i", 5),
-            [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]],
-        ),
+        (layers.sparse_column_with_integerized_feature("i", 5), [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]),
         (keys("word", ["x", "y"]), [[1, 0], [0, 0]]),
         (weighted, [[2, 0], [0, 3]]),
         (of_file("line", str(path), vocab_size=2), [[1, 0], [0, 0]]),
