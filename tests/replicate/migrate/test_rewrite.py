@@ -298,25 +298,16 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        (
-            "tf.contrib.cudnn_rnn.CudnnRNNTanh(1)",
-            "tf.contrib.cudnn_rnn.CudnnRNNTanh",
-            "BasicRNNCell",
-        ),
+        ("tf.contrib.cudnn_rnn.CudnnRNNTanh(1)", "tf.contrib.cudnn_rnn.CudnnRNNTanh",
+         "BasicRNNCell"),
         ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
-        (
-            "from tensorflow.contrib.slim import *",
-            "from tensorflow.contrib.slim import *",
-            "A star",
-        ),
+        ("from tensorflow.contrib.slim import *", "from tensorflow.contrib.slim import *",
+         "A star"),
         ("tf.estimator.RNNClassifier", "tf.estimator.RNNClassifier", "ready-made estimator is not"),
         ("tf.mul(1, 2)", "tf.mul", "has no tf.compat.v1.mul."),
         ("tf.optimizers.Adam", "tf.optimizers.Adam", "TensorFlow 2 has"),
-        (
-            "from tensorflow.python.nonsense import x",
-            "tf.python.nonsense.x",
-            "has no tensorflow.python.nonsense.x.",
-        ),
+        ("from tensorflow.python.nonsense import x", "tf.python.nonsense.x",
+         "has no tensorflow.python.nonsense.x."),
         ("f(tf.contrib.data)", "tf.contrib.data", "several modules"),
         ("from tensorflow.contrib import data\nf(data)", "tf.contrib.data", "several modules"),
         (
@@ -324,18 +315,12 @@ def test_line_ends_and_trailing_comments_stay():
             "kfac.python.ops.utils.set_global_constants",
             "Use kfac.LayerCollection(config=kfac.CurvatureConfig(…)), whose fields",
         ),
-        (
-            "tf.contrib.slim.nonsense",
-            "tf.contrib.slim.nonsense",
-            "There is no replicate.compat.contrib.slim.nonsense here.",
-        ),
-        (
-            "tf.contrib.metrics.streaming_recall(*a)",
-            "tf.contrib.metrics.streaming_recall",
-            "another order now",
-        ),
+        ("tf.contrib.slim.nonsense", "tf.contrib.slim.nonsense",
+         "There is no replicate.compat.contrib.slim.nonsense here."),
+        ("tf.contrib.metrics.streaming_recall(*a)", "tf.contrib.metrics.streaming_recall",
+         "another order now"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_rewritten_is_told(text, name, advice):
     _, left = rewritten(f"import tensorflow as tf\n{text}")
     assert [each for each, _ in left] == [name] * len(left)
