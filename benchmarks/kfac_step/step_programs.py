@@ -5,13 +5,12 @@ from typing import Any
 import tensorflow as tf
 
 import kfac
-from benchmarks.kfac_step import registered_models
+from benchmarks.kfac_step import INVERT_EVERY, registered_models
 from benchmarks.kfac_step.operation_counts import executed_operations
 from benchmarks.session_programs import SessionProgram, traced
 
 v1 = tf.compat.v1
 
-INVERT_EVERY = 10
 ENCODER = (784, 1000, 500, 250, 30)
 """Units of the encoder. The decoder mirrors them."""
 

@@ -27,7 +27,7 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
             "MLP, 2 towers | 30 [25, 35] | 120 [120, 120] | 0.25",
         ),
         (
-            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}),
+            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}, {}),
             "convnet | 1.0 [1.0, 2.0] | 3.0 [2.0, 4.0] | 2.00 [1.50, 4.00]",
         ),
         (
@@ -88,9 +88,8 @@ PROGRAMS = {
     "canned_kfac": ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"],
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
-    "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1"],
+    "kfac_step": ["--model=convnet", "--model=resnet20", "--batch_size=2", "--repeats=1"],
     "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
-    "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
     "start": ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"],
     "time_to_loss": ["--steps=40", "--seeds=1"],
     "tower_step": ["--model=embedding", "--towers=2", "--rounds=2", "--block=2"],
