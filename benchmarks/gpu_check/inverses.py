@@ -16,7 +16,7 @@ import tensorflow as tf
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from kfac.config import INVERSE_METHODS
-from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
+from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes
 from kfac.linalg.damped_functions import INVERSE
 from kfac.state import assign_all
 
