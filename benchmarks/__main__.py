@@ -18,7 +18,7 @@ PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
 _RIVAL = "--rival=tensorflow-kfac"
 
 PLANS: Mapping[str, tuple[float, str]] = {
-    "tower_step": (15, "tower_step --rounds=9 --picture={file}.png"),
+    "tower_step": (15, "tower_step --rounds=9"),
     "estimator_overhead": (6, "estimator_overhead --repeats=5 --python={tf215}"),
     "kfac_step": (26, f"kfac_step {_RIVAL}"),
     "canned_kfac": (10, "canned_kfac"),
@@ -30,7 +30,7 @@ PLANS: Mapping[str, tuple[float, str]] = {
         30,
         f"time_to_loss --seeds=2 --rival_seeds=1 {_RIVAL} --seconds=900 --picture={{file}}.png",
     ),
-    "resnet_kfac": (10, "resnet_kfac --network=resnet20 --curvature_share=0.125 --steps=100"),
+    "resnet_kfac": (10, "kfac_step --model=resnet20 --curvature_share=0.125 --repeats=10"),
     "start": (30, f"start --network=resnet20 {_RIVAL}"),
     "memory": (25, f"memory --repeats=1 {_RIVAL}"),
     "checkpoint_time": (15, "checkpoint_time"),

@@ -255,39 +255,6 @@ def write_record(path: str, measured: Any) -> None:
     pathlib.Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def draw_bars(
-    path: str, groups: Mapping[str, Mapping[str, Sequence[float]]], title: str, unit: str
-) -> None:
-    """Draws medians of the values by bar, by group, as grouped bars into a PNG file.
-
-    Whiskers are the smallest and largest values. Groups may have different bars.
-    """
-    from matplotlib import figure  # noqa: PLC0415
-
-    picture = figure.Figure(figsize=(1.5 + 2.2 * len(groups), 3.6), layout="constrained")
-    axes = picture.add_subplot()
-    names = dict.fromkeys(name for group in groups.values() for name in group)
-    width = 0.8 / len(names)
-    for name in names:
-        values = [group[name] for group in groups.values() if name in group]
-        medians = [statistics.median(series) for series in values]
-        below = [m - min(series) for m, series in zip(medians, values, strict=True)]
-        above = [max(series) - m for m, series in zip(medians, values, strict=True)]
-        positions = [
-            index + (list(group).index(name) - (len(group) - 1) / 2) * width
-            for index, group in enumerate(groups.values())
-            if name in group
-        ]
-        axes.bar(positions, medians, width, yerr=[below, above], label=name, capsize=2)
-    axes.set_xticks(range(len(groups)), list(groups))
-    axes.set_ylabel(unit)
-    axes.set_title(title, fontsize="medium")
-    axes.legend(fontsize="small", frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    picture.savefig(path, dpi=120)
-
-
 def _circumstances() -> dict[str, Any]:
     versions = {}
     for name in _DISTRIBUTIONS:

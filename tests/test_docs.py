@@ -202,16 +202,12 @@ def test_code_in_docstrings_is_marked_for_sphinx(markdown, restructured):
         ('<a href="c.html">c</a>', "a.html: c.html leads to no file"),
         ('<a href="b.html#there">b</a>', "a.html: b.html#there leads to no such place in the page"),
         ('<a href="#there">a</a>', "a.html: #there leads to no such place in the page"),
-        (
-            '<a href="https://example">x</a>',
-            "a.html: https://example is no address of another site",
-        ),
-        (
-            '<script src="https://example.org/x.js"></script>',
-            "a.html: https://example.org/x.js is loaded from another site",
-        ),
+        ('<a href="https://example">x</a>',
+         "a.html: https://example is no address of another site"),
+        ('<script src="https://example.org/x.js"></script>',
+         "a.html: https://example.org/x.js is loaded from another site"),
     ],
-)
+)  # fmt: skip
 def test_links_of_the_site_are_checked(body, told, tmp_path, capsys):
     (tmp_path / "a.html").write_text(f"<body>{body}</body>")
     (tmp_path / "b.html").write_text('<p id="here">')

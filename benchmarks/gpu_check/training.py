@@ -16,7 +16,6 @@ import kfac
 import replicate
 from benchmarks.session_programs import SessionProgram
 from benchmarks.tower_step import tower_models, tower_programs
-from benchmarks.tower_step.tower_models import initial_layer, linear
 
 v1 = tf.compat.v1
 
@@ -30,26 +29,15 @@ Preparation: TypeAlias = Callable[[Any, Any], Callable[[], Any]]
 """Function of a tower's logits and labels that returns a function that makes the optimizer."""
 
 
-@typing.final
-class ConvNet(tower_models.Model):
-    """Two 3×3 convolutions with tanh and average pooling, and a linear layer."""
+def convnet(batch_size: int = BATCH_SIZE) -> tower_models.ConvNet:
+    """Returns two 3×3 convolutions with tanh and average pooling, and a linear layer."""
 
-    def __init__(self, batch_size: int = BATCH_SIZE) -> None:
-        self._features = (SIDE // 4) ** 2 * 16
-        self.parameters = {
-            **initial_layer("conv1", 3, 3, 1, 8),
-            **initial_layer("conv2", 3, 3, 8, 16),
-            **initial_layer("linear", self._features, CLASSES),
-        }
-        self.batch = noisy_patterns(batch_size, [SIDE, SIDE, 1])
+    def pool(x: Any) -> Any:
+        return tf.nn.avg_pool2d(x, 2, 2, "VALID")
 
-    def logits(self, parameters: tower_models.Parameters, features: Any) -> Any:
-        """Returns the logits, [batch, classes]."""
-        for name in ("conv1", "conv2"):
-            outputs = tf.nn.conv2d(features, parameters[f"{name}/weights"], 1, "SAME")
-            outputs = tf.tanh(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
-            features = tf.nn.avg_pool2d(outputs, 2, 2, "VALID")
-        return linear(parameters, "linear", tf.reshape(features, [-1, self._features]))
+    model = tower_models.ConvNet(SIDE, batch_size, 3, (8, 16), tf.tanh, pool)
+    model.batch = noisy_patterns(batch_size, [SIDE, SIDE, 1])
+    return model
 
 
 def mlp(batch_size: int = BATCH_SIZE, hidden: tuple[int, int] = (128, 64)) -> tower_models.Mlp:
@@ -73,7 +61,7 @@ def noisy_patterns(count: int, shape: Sequence[int]) -> tuple[np.ndarray, np.nda
     return features.astype(np.float32), labels.astype(np.int32)
 
 
-MODELS: Mapping[str, Callable[..., tower_models.Model]] = {"ConvNet": ConvNet, "MLP": mlp}
+MODELS: Mapping[str, Callable[..., tower_models.Model]] = {"ConvNet": convnet, "MLP": mlp}
 """Models by name: functions of the batch size."""
 
 

@@ -4,3 +4,5 @@
 """
 
 MODELS = ("convnet", "autoencoder")
+INVERT_EVERY = 10
+"""Steps between two updates of K-FAC's inverses."""

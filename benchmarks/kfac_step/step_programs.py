@@ -1,18 +1,16 @@
 """Training programs for the step benchmark: a model and an optimizer in a session of their own."""
 
-import collections
 from typing import Any
 
 import tensorflow as tf
 
 import kfac
-from benchmarks.kfac_step import registered_models
+from benchmarks.kfac_step import INVERT_EVERY, registered_models
 from benchmarks.kfac_step.operation_counts import executed_operations
 from benchmarks.session_programs import SessionProgram, traced
 
 v1 = tf.compat.v1
 
-INVERT_EVERY = 10
 ENCODER = (784, 1000, 500, 250, 30)
 """Units of the encoder. The decoder mirrors them."""
 
@@ -46,16 +44,6 @@ class Program(SessionProgram):
             session.run(self.initializer.name)
             steps = [traced(session, self.train.name) for _ in range(INVERT_EVERY)]
         return sum(map(executed_operations, steps)) / len(steps)
-
-    def profile(self) -> dict[str, float]:
-        """Runs a step and returns milliseconds by op type, summed over threads."""
-        metadata = traced(self.session, self.train)
-        spent: collections.Counter[str] = collections.Counter()
-        for device in metadata.step_stats.dev_stats:
-            for node in device.node_stats:
-                kind = node.timeline_label.rpartition(" = ")[2].partition("(")[0]
-                spent[kind or "?"] += (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
-        return dict(spent)
 
 
 def inlined_session(graph: tf.Graph) -> v1.Session:

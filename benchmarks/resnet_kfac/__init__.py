@@ -1,4 +1,4 @@
-"""Benchmark of K-FAC on residual networks: time of a step. Run it with `python -m`."""
+"""Residual networks with K-FAC, for the benchmarks of a step, of memory and of the start."""
 
 NETWORK_NAMES = ("resnet20", "resnet56", "resnet50")
 OPTIMIZERS = ("momentum", "K-FAC")

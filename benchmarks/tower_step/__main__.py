@@ -62,15 +62,9 @@ def main(_: Sequence[str]) -> None:
             case = "--here", f"--model={model}", f"--towers={towers}"
             command = harness.command("tower_step", *options, *case)
             found = harness.read_json(command, f"time {model} on {towers} towers")
-            cases[f"{model}\n{towers} towers"] = found
+            cases[f"{model}, {towers} towers"] = found
             print("\n".join(lines(model, towers, found)), flush=True)
     harness.save(cases)
-    if FLAGS.picture:
-        ratios = {
-            case: {way: harness.ratios(times[WAYS[0]], times[way]) for way in WAYS[1:]}
-            for case, times in ((case, found["times"]) for case, found in cases.items())
-        }
-        harness.draw_bars(FLAGS.picture, ratios, "Step time, replicated / others", "ratio")
 
 
 def define_flags() -> None:
@@ -81,7 +75,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("rounds", 15, "Blocks of each way of training.", lower_bound=1)
     # The first few steps of a block find the caches filled by another program.
     flags.DEFINE_integer("block", 30, "Steps in a block.", lower_bound=1)
-    harness.define_flags(picture=True, here=True)
+    harness.define_flags(here=True)
 
 
 if __name__ == "__main__":

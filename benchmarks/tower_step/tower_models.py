@@ -36,13 +36,23 @@ class Model:
 
 
 class ConvNet(Model):
-    """The examples' ConvNet: two 5×5×16 convolutions with pooling and a linear layer."""
+    """Two convolutions with pooling and a linear layer; by default the examples' ConvNet."""
 
-    def __init__(self, side: int, batch_size: int) -> None:
-        self._features = (side // 4) ** 2 * 16
+    def __init__(
+        self,
+        side: int,
+        batch_size: int,
+        size: int = 5,
+        channels: tuple[int, int] = (16, 16),
+        activation: Callable[[Any], Any] = tf.nn.relu,
+        pool: Callable[[Any], Any] = lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"),
+    ) -> None:
+        """Takes side and number of the images, size and channels of the filters, and functions."""
+        self._activation, self._pool = activation, pool
+        self._features = (side // 4) ** 2 * channels[1]
         self.parameters = {
-            **initial_layer("conv1", 5, 5, 1, 16),
-            **initial_layer("conv2", 5, 5, 16, 16),
+            **initial_layer("conv1", size, size, 1, channels[0]),
+            **initial_layer("conv2", size, size, *channels),
             **initial_layer("linear", self._features, 10),
         }
         self.batch = (_uniform(batch_size, side, side, 1), _labels(batch_size))
@@ -51,10 +61,9 @@ class ConvNet(Model):
         """Returns the logits, [batch, 10]."""
         for name in ("conv1", "conv2"):
             outputs = tf.nn.conv2d(features, parameters[f"{name}/weights"], 1, "SAME")
-            outputs = tf.nn.relu(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
-            features = tf.nn.max_pool2d(outputs, 3, 2, "SAME")
-        flat = tf.reshape(features, [-1, self._features])
-        return linear(parameters, "linear", flat)
+            outputs = tf.nn.bias_add(outputs, parameters[f"{name}/bias"])
+            features = self._pool(self._activation(outputs))
+        return linear(parameters, "linear", tf.reshape(features, [-1, self._features]))
 
 
 class Mlp(Model):

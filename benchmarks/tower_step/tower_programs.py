@@ -186,25 +186,13 @@ def all_ways(
 
 
 def _momentum_step(variable: Any, velocity: Any, gradient: Any) -> None:
+    given = {"var": variable.handle, "accum": velocity.handle, "lr": RATE, "momentum": MOMENTUM}
     if isinstance(gradient, tf.IndexedSlices):
         rows, positions = tf.unique(gradient.indices)
         totals = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
-        tf.raw_ops.ResourceSparseApplyMomentum(
-            var=variable.handle,
-            accum=velocity.handle,
-            lr=RATE,
-            grad=totals,
-            indices=rows,
-            momentum=MOMENTUM,
-        )
+        tf.raw_ops.ResourceSparseApplyMomentum(grad=totals, indices=rows, **given)
     else:
-        tf.raw_ops.ResourceApplyMomentum(
-            var=variable.handle,
-            accum=velocity.handle,
-            lr=RATE,
-            grad=gradient,
-            momentum=MOMENTUM,
-        )
+        tf.raw_ops.ResourceApplyMomentum(grad=gradient, **given)
 
 
 def _optimizer() -> Any:

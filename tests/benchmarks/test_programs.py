@@ -27,7 +27,7 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
             "MLP, 2 towers | 30 [25, 35] | 120 [120, 120] | 0.25",
         ),
         (
-            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}),
+            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}, {}),
             "convnet | 1.0 [1.0, 2.0] | 3.0 [2.0, 4.0] | 2.00 [1.50, 4.00]",
         ),
         (
@@ -88,9 +88,8 @@ PROGRAMS = {
     "canned_kfac": ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2"],
     "checkpoint_time": ["--network=lenet", "--side=8", "--rounds=2", "--checkpoints=."],
     "device_traffic": ["--step=clones", "--towers=2", "--details"],
-    "kfac_step": ["--model=convnet", "--batch_size=2", "--repeats=1", "--profile"],
+    "kfac_step": ["--model=convnet", "--model=resnet20", "--batch_size=2", "--repeats=1"],
     "memory": ["--group=MLP", "--group=K-FAC, autoencoder", "--repeats=1", "--steps=1"],
-    "resnet_kfac": ["--network=resnet20", "--batch_size=2", "--steps=10"],
     "start": ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"],
     "time_to_loss": ["--steps=40", "--seeds=1"],
     "tower_step": ["--model=embedding", "--towers=2", "--rounds=2", "--block=2"],
@@ -101,8 +100,8 @@ PROGRAMS = {
 @pytest.mark.parametrize(("name", "options"), PROGRAMS.items())
 def test_program_measures_and_draws(name, options, run_command, tmp_path):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
-    draws = name in ("time_to_loss", "tower_step")
-    outputs = [f"--json={data}", *([f"--picture={picture}"] if draws else [])]
+    draws = name == "time_to_loss"
+    outputs = [f"--json={data}", *[f"--picture={picture}"] * draws]
     options = [each.replace("=.", f"={tmp_path}") for each in options]
     run_command("-m", f"benchmarks.{name}", *outputs, *options, timeout=None)
     assert json.loads(data.read_text())["measured"]

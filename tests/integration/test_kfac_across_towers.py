@@ -377,34 +377,24 @@ FINALIZED = (
     ("train", "message"),
     [
         (own_collection(), rf"add a tower to layer 'hidden/w' of own.*Registered are: {OWN}"),
-        (
-            own_collection(automatic=True, only=()),
-            rf"add a tower to loss 'loss'.*Registered are: {OWN}",
-        ),
-        (
-            own_collection(reuse=v1.AUTO_REUSE),
-            r"with layer collection own:.*graph_layer_collection",
-        ),
+        (own_collection(automatic=True, only=()),
+         rf"add a tower to loss 'loss'.*Registered are: {OWN}"),
+        (own_collection(reuse=v1.AUTO_REUSE),
+         r"with layer collection own:.*graph_layer_collection"),
         (early(lambda optimizer: optimizer.factors), FINALIZED),
         (early(lambda optimizer: optimizer.kfac_update_ops()), FINALIZED),
-        (
-            shared_collection(only=(list(SHAPES), ["logits"])),
-            r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every",
-        ),
-        (
-            shared_collection(only=(["logits"], list(SHAPES))),
-            r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)",
-        ),
+        (shared_collection(only=(list(SHAPES), ["logits"])),
+         r"there are 2 towers, but .* by fewer: layer 'hidden/w' by 1\. Every"),
+        (shared_collection(only=(["logits"], list(SHAPES))),
+         r"to layer 'hidden/w' of default.*Registered are: \(logits/w, logits/b\)"),
         (other_losses, r"there are 2 towers, but .* by fewer: loss 'extra' by 1\. Every tower"),
-        (
-            shared_collection(name=None),
-            r"the loss has no name.*Pass name=\.\.\., the same in all towers",
-        ),
+        (shared_collection(name=None),
+         r"the loss has no name.*Pass name=\.\.\., the same in all towers"),
         (optimizer_per_tower, FINALIZED),
         (adapting_optimizer_per_tower, r"not given the loss of tower 0, of 2 .*TowerOptimizer"),
         (batch_of_one_tower, r"add_tower_batch was called 1 times, with 2 towers"),
     ],
-)
+)  # fmt: skip
 def test_misuse_is_one_clear_error(train, message):
     def model_fn(features, labels, mode):
         train_op = train(features, labels, replicate.current_tower().index)

@@ -103,11 +103,7 @@ def test_only_shares_that_are_due_are_inverted(build_network, session, batch):
     seconds = estimator.times.read()["inverse"]
     session.run(v1.global_variables_initializer())
     session.run(averages, network.share(batch))
-    for flags, known in (
-        ([False, False], []),
-        ([False, True], [2]),
-        ([True, False], [0, 2, 3]),
-    ):
+    for flags, known in (([False, False], []), ([False, True], [2]), ([True, False], [0, 2, 3])):
         session.run(update, {due: flags})
         found = [index for index, inverse in enumerate(session.run(inverses)) if inverse.any()]
         assert found == known
@@ -233,15 +229,12 @@ def test_products_agree_with_one_another(graph, session):
         (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "power -1: .* -1 in exps"),
         (lambda e: e.multiply_matpower(2, []), {}, "power 2: .* 2 in exps"),
         (lambda e: e.multiply_cholesky([]), {}, "the Cholesky factor: .* compute_cholesky=True"),
-        (
-            lambda e: e.multiply_cholesky_inverse([]),
-            {"compute_cholesky": True},
-            "inverse Cholesky factor: .* compute_cholesky_inverse=True",
-        ),
+        (lambda e: e.multiply_cholesky_inverse([]), {"compute_cholesky": True},
+         "inverse Cholesky factor: .* compute_cholesky_inverse=True"),
         (lambda e: e.multiply([]), {}, "there are no vectors for w, b, v"),
         (lambda e: e.params_stats, {}, "no params_stats.*Pass compute_params_stats=True"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_served(graph, call, kwargs, message):
     _, estimator = make_dense(**kwargs)
     with pytest.raises(ValueError, match=message):

@@ -95,10 +95,7 @@ def train_in_numpy(weights, batches, momentum_type, norm_constraint):
 
 def as_matrices(values):
     conv_w, conv_b, fc_w, fc_b = values
-    return {
-        "conv": np.vstack([conv_w.reshape(18, 4), conv_b]),
-        "fc": np.vstack([fc_w, fc_b]),
-    }
+    return {"conv": np.vstack([conv_w.reshape(18, 4), conv_b]), "fc": np.vstack([fc_w, fc_b])}
 
 
 @pytest.mark.parametrize("momentum_type", ["adam", "regular"])

@@ -10,10 +10,7 @@ import kfac
 v1 = tf.compat.v1
 
 
-@pytest.mark.parametrize(
-    ("use_resource", "mode"),
-    [(True, "empirical"), (False, "gradients")],
-)
+@pytest.mark.parametrize(("use_resource", "mode"), [(True, "empirical"), (False, "gradients")])
 def test_steps_equal_updates_run_one_after_another(build_mlp, rows, use_resource, mode):
     """Averages change at steps 0, 2, 4, 6, inverses at 0, 3, 6, both before the step itself.
 
@@ -229,10 +226,7 @@ def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
         ({"cov_update_every": 2.5}, "cov_update_every=2.5.*int of at least 1"),
         ({"num_burnin_steps": True}, "num_burnin_steps=True.*int of at least 1"),
         ({"cov_update_every": 2, "cov_ema_decay": float("nan")}, r"cov_ema_decay=nan.*in .0, 1."),
-        (
-            {"invert_every": lambda: 3, "spread_inverses": True},
-            "invert_every=.*int of at least 1",
-        ),
+        ({"invert_every": lambda: 3, "spread_inverses": True}, "invert_every=.*int of at least 1"),
     ],
 )
 def test_bad_settings(graph, settings, message):

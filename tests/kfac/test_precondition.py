@@ -91,11 +91,9 @@ def softmax_gradients(x, y, w, b):
 )
 def test_five_steps_equal_numpy(build_mlp, session, rows, damped_inverses, kind, graft):
     """One dense layer, and a variable of no layer; inverses of every second step."""
-    make = {
-        "adam": adam,
-        "momentum": v1.train.MomentumOptimizer(RATE, 0.9),
-        "lamb": Lamb(RATE),
-    }[kind]
+    make = {"adam": adam, "momentum": v1.train.MomentumOptimizer(RATE, 0.9), "lamb": Lamb(RATE)}[
+        kind
+    ]
     network = build_mlp(layers=1)
     loss, scale = scaled_loss(network)
     optimizer = kfac.precondition(make, network.collection, graft=graft, invert_every=2, **SETTINGS)

@@ -208,15 +208,11 @@ def shaped(*shape, dtype=tf.float32):
         (shaped(2), shaped(2, dtype=tf.int32), "Trying .* dtype", "KEEP_THE_TYPE"),
         (make([1.0]), make([1.0, 2.0]), r"in place of b \(1,\) .* \(2,\)", "KEEP_THE_SHAPE"),
         (make(1.0), make(1), "in place of b .* int32", "KEEP_THE_TYPE"),
-        (
-            make([1.0], 2.0),
-            make(2.0, [1.0]),
-            "in place of b .* it makes copy_1/b",
-            "KEEP_THE_ORDER",
-        ),
+        (make([1.0], 2.0), make(2.0, [1.0]), "in place of b .* it makes copy_1/b",
+         "KEEP_THE_ORDER"),
         (make([1.0]), make(1.0, name="c"), r"in place of b .* it makes copy_1/c", "KEEP_THE_ORDER"),
     ],
-)
+)  # fmt: skip
 def test_remedy_fits_how_a_copy_differs(graph, first, second, difference, remedy):
     with pytest.raises(ValueError, match=rf"copy 0: {difference}.*\. copy 0 made") as refused:
         build_copies(lambda index: second() if index else first())

@@ -158,11 +158,7 @@ def main(mode, folder, steps, phase_steps):
             saving_listeners=[ReportSaving()] if mode in REDUCING else (),
         ),
         replicate.EvalSpec(
-            input_fn,
-            steps=None,
-            hooks=[ReportEvaluation()],
-            start_delay_secs=0,
-            throttle_secs=0,
+            input_fn, steps=None, hooks=[ReportEvaluation()], start_delay_secs=0, throttle_secs=0
         ),
     )
 

@@ -168,21 +168,13 @@ def test_the_real_tensorflow_and_a_bad_tf_config_are_looked_at(monkeypatch, run_
     ("machine", "is_on", "environment", "text"),
     [
         ("x86_64", True, {}, "on"),
-        (
-            "x86_64",
-            False,
-            {},
-            "off: .* four times .* TF_.*_OPTS=1 turns it on, as .*replicate.run.* do",
-        ),
-        (
-            "x86_64",
-            False,
-            {"TF_ENABLE_ONEDNN_OPTS": "0"},
-            "off: .*dilated.* TF_.*_OPTS=1 turns it on",
-        ),
+        ("x86_64", False, {},
+         "off: .* four times .* TF_.*_OPTS=1 turns it on, as .*replicate.run.* do"),
+        ("x86_64", False, {"TF_ENABLE_ONEDNN_OPTS": "0"},
+         "off: .*dilated.* TF_.*_OPTS=1 turns it on"),
         ("aarch64", False, {}, "off, on a processor that is not x86"),
     ],
-)
+)  # fmt: skip
 def test_the_cost_of_absent_kernels_is_told(machine, is_on, environment, text, monkeypatch):
     monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
     found = doctor.kernels(is_on, environment)

@@ -31,11 +31,7 @@ def make_model_fn(spec_type):
             optimizer = replicate.TowerOptimizer(v1.train.MomentumOptimizer(RATE, 0.9))
             train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return spec_type(
-            mode,
-            predictions=predictions,
-            loss=loss,
-            train_op=train_op,
-            eval_metric_ops=metrics,
+            mode, predictions=predictions, loss=loss, train_op=train_op, eval_metric_ops=metrics
         )
 
     return replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])

@@ -118,11 +118,7 @@ def test_exported_signatures_are_the_same(run_config, tmp_path):
     served = []
     for name, model, module in [
         ("ours", ours(tmp_path / "ours", use_mini_batch=False), replicate.export),
-        (
-            "stock",
-            stock(run_config, tmp_path / "stock", use_mini_batch=False),
-            tf.estimator.export,
-        ),
+        ("stock", stock(run_config, tmp_path / "stock", use_mini_batch=False), tf.estimator.export),
     ]:
         model.train(input_fn, steps=2)
         path = model.export_saved_model(

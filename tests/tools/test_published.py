@@ -70,10 +70,7 @@ def program(name, commit, file, **settings):
 
 def test_programs_run_and_the_table_tells_how(mirror, tmp_path, monkeypatch, capsys):
     folder, commit = mirror
-    shows = (
-        ("sub/learns.py", "60000", "7"),
-        ("sub/learns.py", '"data.txt"', '"{data}/data.txt"'),
-    )
+    shows = (("sub/learns.py", "60000", "7"), ("sub/learns.py", '"data.txt"', '"{data}/data.txt"'))
     programs = (
         program("learns", commit, "learns.py", settings=shows, has_estimator=True),
         program("fails", commit, "fails.py"),

@@ -1,9 +1,14 @@
 """The benchmark of a K-FAC step: its programs, its counts of operations, and its output."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import harness
+from benchmarks.kfac_step import __main__ as benchmark
 from benchmarks.kfac_step import operation_counts, step_programs
+from benchmarks.resnet_kfac import AVERAGE_EVERY
 from benchmarks.session_programs import traced
 from kfac.linalg.shared import shared
 from kfac.state import run_if
@@ -71,3 +76,24 @@ def test_kfac_executes_more_operations_in_an_interval(monkeypatch):
         step_programs.Program("convnet", name, batch_size=1) for name in ("kfac", "momentum")
     )
     assert kfac.executed_operations() > 1.5 * momentum.executed_operations() > 0
+
+
+def test_slowest_steps_are_compared_with_the_median():
+    """Two blocks of K-FAC, of which the second takes twice as long."""
+    kfac = [0.29, *[0.19] * (AVERAGE_EVERY - 1)]
+    kfac += [2 * second for second in kfac]
+    median = (0.29 + 0.38) / 2
+    expected = f"{0.58 / median:.2f} with averages, {0.38 / median:.2f} without"
+    assert benchmark.slowest(kfac) == expected
+    times = {"momentum": [0.1, 0.1], "kfac": [0.2, 0.4]}
+    *_, line = benchmark.time_lines({"resnet20": times}, {"resnet20": expected})
+    cells = ["resnet20", "100.0 [100.0, 100.0]", "300.0 [200.0, 400.0]", "3.00 [2.00, 4.00]"]
+    assert line == harness.markdown_row([*cells, expected])
+
+
+def test_each_step_of_a_stepwise_program_is_noted():
+    times = iter([0.25, 0.75, 0.5])
+    program = benchmark.Stepwise(SimpleNamespace(run=lambda steps: next(times)))
+    assert program.run(2) == 0.5
+    assert program.run(1) == 0.5
+    assert program.seconds == [0.25, 0.75, 0.5]

@@ -175,6 +175,11 @@ def class_loss(layers, logits, labels):
 USUAL = {"learning_rate": 0.1, "damping": 0.1, "momentum": 0.5, "estimation_mode": "empirical"}
 
 
+def periodic(layers, **settings):
+    """Returns K-FAC that updates its curvature by itself, with the usual settings and others."""
+    return kfac.PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **{**USUAL, **settings})
+
+
 def small_convnet(layers, features, labels):
     """Returns the loss of a convolution and a dense layer."""
     hidden = convolution(layers, features["image"], "conv", 2, "kron", seed=20)
@@ -192,32 +197,18 @@ def kfac_periodic(features, labels, mode):
     """K-FAC of a convolution and a dense layer, after a burn-in."""
     layers = kfac.LayerCollection()
     loss = small_convnet(layers, features, labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=2,
-        cov_update_every=1,
-        num_burnin_steps=1,
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=0.5,
-        momentum_type="regular",
-        norm_constraint=0.01,
-        use_weight_decay=True,
-        weight_decay_coeff=0.01,
-        estimation_mode="empirical",
-        layer_collection=layers,
-    )
-    return spec(mode, loss, optimizer)
+    step = {"momentum_type": "regular", "norm_constraint": 0.01}
+    decay = {"use_weight_decay": True, "weight_decay_coeff": 0.01}
+    every = {"invert_every": 2, "cov_update_every": 1, "num_burnin_steps": 1}
+    return spec(mode, loss, periodic(layers, **every, **step, **decay))
 
 
 def kfac_accumulation(features, labels, mode):
     """K-FAC that accumulates gradients of two towers; kept between two updates."""
     layers = kfac.graph_layer_collection()
     loss = small_convnet(layers, features, labels)
-    optimizer = replicate.TowerOptimizer(
-        lambda: kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL),
-        accumulate_steps=2,
-    )
-    return spec(mode, loss, optimizer)
+    optimizer = functools.partial(periodic, layers, invert_every=1)
+    return spec(mode, loss, replicate.TowerOptimizer(optimizer, accumulate_steps=2))
 
 
 def kfac_adaptive(features, labels, mode):
@@ -234,20 +225,10 @@ def kfac_adaptive(features, labels, mode):
             tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch[1], logits=logits)
         )
 
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        learning_rate=None,
-        damping=0.5,
-        momentum=None,
-        momentum_type="qmodel",
-        adapt_damping=True,
-        damping_adaptation_interval=1,
-        damping_adaptation_decay=0.5,
-        loss_fn=loss_of,
-        train_batch=batch,
-        estimation_mode="exact",
-        layer_collection=layers,
-    )
+    step = {"learning_rate": None, "momentum": None, "momentum_type": "qmodel", "damping": 0.5}
+    adaptation = {"damping_adaptation_interval": 1, "damping_adaptation_decay": 0.5}
+    judged = {"adapt_damping": True, "loss_fn": loss_of, "train_batch": batch, **adaptation}
+    optimizer = periodic(layers, invert_every=1, estimation_mode="exact", **step, **judged)
     return spec(mode, loss, optimizer)
 
 
@@ -278,15 +259,8 @@ def kfac_approximations(features, labels, mode):
     offset = variable("offset", 3, seed=50)
     layers.register_generic(offset, ROWS, approx="full")
     loss = class_loss(layers, shifted + offset, labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=2,
-        learning_rate=0.05,
-        damping=0.1,
-        momentum=0.5,
-        estimation_mode="exact",
-        layer_collection=layers,
-    )
-    return spec(mode, loss, optimizer)
+    settings = {"invert_every": 2, "learning_rate": 0.05, "estimation_mode": "exact"}
+    return spec(mode, loss, periodic(layers, **settings))
 
 
 def kfac_spatially_uncorrelated(features, labels, mode):
@@ -299,20 +273,15 @@ def kfac_spatially_uncorrelated(features, labels, mode):
     )
     hidden = tf.reduce_mean(tf.tanh(convolved), axis=[1, 2])
     loss = class_loss(layers, dense(layers, hidden, "last", CLASSES), labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL)
-    return spec(mode, loss, optimizer)
+    return spec(mode, loss, periodic(layers, invert_every=1))
 
 
 def kfac_cluster(features, labels, mode):
     """K-FAC of a cluster of one worker, whose step is a synchronous one."""
     layers = kfac.LayerCollection()
     loss = perceptron(layers, features, labels)
-    optimizer = kfac.ClusterKfacOpt(
-        kfac.WorkerRole("shared", num_workers=1, task_index=0),
-        invert_every=1,
-        layer_collection=layers,
-        **USUAL,
-    )
+    role = kfac.WorkerRole("shared", num_workers=1, task_index=0)
+    optimizer = kfac.ClusterKfacOpt(role, invert_every=1, layer_collection=layers, **USUAL)
     made = spec(mode, loss, optimizer)
     return made._replace(training_hooks=[optimizer.make_session_run_hook(num_tokens=0)])
 
@@ -332,8 +301,7 @@ def kfac_sequences(features, labels, mode, approx="kron_series_1"):
         state = tf.tanh(outputs[-1])
     layers.register_fully_connected_multi((weight, bias), inputs, outputs, approx=approx)
     loss = class_loss(layers, dense(layers, state, "last", CLASSES), labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL)
-    return spec(mode, loss, optimizer)
+    return spec(mode, loss, periodic(layers, invert_every=1))
 
 
 KINDS = {

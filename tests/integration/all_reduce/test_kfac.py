@@ -18,12 +18,7 @@ ONE_LAYER = {"out": [5, 1]}
 
 
 def model(
-    layers=TWO_LAYERS,
-    adapts=False,
-    momentum="regular",
-    kind=np.float64,
-    approx=None,
-    **settings,
+    layers=TWO_LAYERS, adapts=False, momentum="regular", kind=np.float64, approx=None, **settings
 ):
     """Dense layers, trained by K-FAC with statistics of the given labels."""
 

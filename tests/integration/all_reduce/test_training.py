@@ -199,11 +199,7 @@ def test_programs_without_towers_need_no_changes(workers, tmp_path, monkeypatch)
         strategy = v1.distribute.experimental.MultiWorkerMirroredStrategy()
     expected = workers.train(plain_model_fn, workers.parts(0, 12)[0], tmp_path / "one")
     found = workers.train_together(
-        plain_model_fn,
-        workers.parts(0, 6, 12),
-        tmp_path / "many",
-        settings=strategy,
-        devices=None,
+        plain_model_fn, workers.parts(0, 6, 12), tmp_path / "many", settings=strategy, devices=None
     )
     workers.assert_close(workers.only(found), expected)
 

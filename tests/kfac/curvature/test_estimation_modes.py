@@ -134,10 +134,7 @@ def test_empirical_mode(graph, session):
     empirical_truth(WEIGHTS).check(found, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("mode", "towers"),
-    [("gradients", 3), ("curvature_prop_GGN", 1)],
-)
+@pytest.mark.parametrize(("mode", "towers"), [("gradients", 3), ("curvature_prop_GGN", 1)])
 def test_random_modes_are_unbiased(graph, session, mode, towers):
     found = output_moments(session, build(towers, 1000, WEIGHTS), mode, updates=4)
     # Entries are up to 0.3; the means of 4,000 draws for each of 12 examples have standard

@@ -84,51 +84,22 @@ def test_channels_first(scan):
     ("convolve", "shape", "reason"),
     [
         (lambda x, w: tf.nn.conv2d(x, w, 1, "SAME"), [3, 3, 2, 4], "with groups of channels"),
-        (
-            lambda x, w: tf.nn.conv2d(x, w, 1, [[0, 0], [1, 1], [1, 1], [0, 0]]),
-            [3, 3, 4, 4],
-            "padding='EXPLICIT'; use tf.pad",
-        ),
-        (
-            lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 8, 8, 4], 1),
-            [3, 3, 4, 4],
-            "Conv2DBackpropInput is no known layer",
-        ),
-        (
-            lambda x, w: tf.nn.conv2d(w, x, 1, "SAME"),
-            [2, 8, 8, 8],
-            "is in 'Conv2D', which convolves parameters",
-        ),
-        (
-            lambda x, w: tf.nn.conv2d(x, tf.reshape(w, [3, 3, 4, 4]), 1, "SAME"),
-            [9, 16],
-            "is reshaped for 'Conv2D'",
-        ),
-        (
-            lambda x, w: tf.nn.depthwise_conv2d(
-                tf.expand_dims(x[:, 0], 1), tf.expand_dims(w, 0), (1, 1, 1, 1), "SAME"
-            ),
-            [3, 4, 1],
-            "is reshaped for 'depthwise'",
-        ),
-        (
-            lambda x, w: tf.nn.conv2d(
-                tf.space_to_batch(x, [2, 2], [[0, 0], [0, 0]]), w, 1, "VALID"
-            ),
-            [3, 3, 4, 4],
-            "convolves parts of an image",
-        ),
-        (
-            lambda x, w: tf.batch_to_space(
-                tf.nn.conv2d(tf.space_to_batch(x, [2, 2], [[4, 4], [4, 4]]), w, 1, "VALID"),
-                [2, 2],
-                [[0, 0], [0, 0]],
-            ),
-            [3, 3, 4, 4],
-            "with a padding of its own",
-        ),
+        (lambda x, w: tf.nn.conv2d(x, w, 1, [[0, 0], [1, 1], [1, 1], [0, 0]]), [3, 3, 4, 4],
+         "padding='EXPLICIT'; use tf.pad"),
+        (lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 8, 8, 4], 1), [3, 3, 4, 4],
+         "Conv2DBackpropInput is no known layer"),
+        (lambda x, w: tf.nn.conv2d(w, x, 1, "SAME"), [2, 8, 8, 8],
+         "is in 'Conv2D', which convolves parameters"),
+        (lambda x, w: tf.nn.conv2d(x, tf.reshape(w, [3, 3, 4, 4]), 1, "SAME"), [9, 16],
+         "is reshaped for 'Conv2D'"),
+        (lambda x, w: tf.nn.depthwise_conv2d(tf.expand_dims(x[:, 0], 1), tf.expand_dims(w, 0), (1,
+         1, 1, 1), "SAME"), [3, 4, 1], "is reshaped for 'depthwise'"),
+        (lambda x, w: tf.nn.conv2d(tf.space_to_batch(x, [2, 2], [[0, 0], [0, 0]]), w, 1, "VALID"),
+         [3, 3, 4, 4], "convolves parts of an image"),
+        (lambda x, w: tf.batch_to_space(tf.nn.conv2d(tf.space_to_batch(x, [2, 2], [[4, 4], [4, 4]]),
+         w, 1, "VALID"), [2, 2], [[0, 0], [0, 0]]), [3, 3, 4, 4], "with a padding of its own"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_convolution(scan, reason_of, convolve, shape, reason):
     collection = scan(convolve(tf.ones([2, 8, 8, 4]), v1.get_variable("w", shape)))
     assert reason in reason_of(collection, "w")
@@ -196,8 +167,7 @@ def layer_norms(model):
 
 
 @pytest.mark.parametrize(
-    "build",
-    [convolutions, depthwise_convolutions, shared_convolution, scales, layer_norms],
+    "build", [convolutions, depthwise_convolutions, shared_convolution, scales, layer_norms]
 )
 def test_layers_are_those_registered_by_hand(assert_same_as_by_hand, build):
     assert_same_as_by_hand(build)

@@ -7,10 +7,7 @@ import kfac
 from kfac import fisher_blocks, graph_search
 from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.plans import CountedUses, Folded, PlannedTensors
-from kfac.graph_search.records import (
-    MatchRecord,
-    RecordType,
-)
+from kfac.graph_search.records import MatchRecord, RecordType
 from kfac.graph_search.registration import plan_registration
 
 v1 = tf.compat.v1

@@ -66,10 +66,7 @@ def register_scale_and_shift(approx):
 
 @pytest.mark.parametrize(
     "register",
-    [
-        *map(register_dense, ("kron_in_diag", "diagonal", "ekfac")),
-        register_scale_and_shift("full"),
-    ],
+    [*map(register_dense, ("kron_in_diag", "diagonal", "ekfac")), register_scale_and_shift("full")],
 )
 def test_new_function_is_one_class(graph, session, register):
     """Every kind of factor and block multiplies by a function that none of them knows."""

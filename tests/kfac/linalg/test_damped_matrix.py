@@ -97,18 +97,13 @@ HALF = np.outer([1.0, 1], [1.0, 1]) / 2
     ("function", "matrix", "damping", "expected", "rare_paths"),
     [
         ("inverse", np.diag([1.0, -0.05]), 0.01, np.diag([1 / 1.1, 1 / 0.05]), (1, 0, 0)),
-        (
-            "inverse",
-            4 * HALF - np.eye(2),
-            1e-4,
-            HALF / 3.0001 + (np.eye(2) - HALF) * 1e4,
-            (1, 1, 0),
-        ),
+        ("inverse", 4 * HALF - np.eye(2), 1e-4, HALF / 3.0001 + (np.eye(2) - HALF) * 1e4, (1, 1,
+         0)),
         ("power", np.diag([3.0, -1.0]), 0.25, np.diag([3.25**-0.5, 2.0]), (0, 0, 0)),
         ("inverse", np.full([2, 2], 1.5e308), 0.1, np.full([2, 2], 7.0), (1, 1, 1)),
     ],
     ids=["more damping", "clipped", "clipped in a power", "overflow keeps the previous"],
-)
+)  # fmt: skip
 def test_what_becomes_of_an_indefinite_matrix(
     inverters, function, matrix, damping, expected, rare_paths
 ):

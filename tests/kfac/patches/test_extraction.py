@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.patches.extraction import (
-    ConvGeometry,
-    extract_patches,
-    num_locations,
-    spatial_entries,
-)
+from kfac.patches.extraction import ConvGeometry, extract_patches, num_locations, spatial_entries
 from kfac.patches.filter_axis import FilterAxis, rows_and_columns
 
 v1 = tf.compat.v1

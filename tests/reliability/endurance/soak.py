@@ -71,8 +71,7 @@ def serving_input_receiver_fn():
 def main(folder, secs, interval):
     secs, interval = float(secs), float(interval)
     tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * TOWERS,
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * TOWERS
     )
     data = mnist.load()
     model_fn = replicate.replicate_model_fn(

@@ -259,10 +259,7 @@ def quick(plain_sessions, bounded_memory, monkeypatch, tmp_path):
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize(
     ("program", "cases"),
-    [
-        ("convnet", 10),
-        *(pytest.param(name, 2_000, marks=pytest.mark.slow) for name in PROGRAMS),
-    ],
+    [("convnet", 10), *(pytest.param(name, 2_000, marks=pytest.mark.slow) for name in PROGRAMS)],
 )
 @pytest.mark.usefixtures("quick")
 def test_flags(fuzz, program, cases, damage, refused, tmp_path):

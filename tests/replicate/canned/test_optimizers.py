@@ -101,13 +101,10 @@ NAMES = r"'adam', but the names are Adagrad, Adam, Ftrl, RMSProp, SGD\. Correct 
         (checked_optimizer, None, "Owner: dnn_optimizer must be one of .* got None"),
         (checked_optimizer, v1.train.AdamOptimizer, "Owner: dnn_optimizer must be one of .* got "),
         (resolved_optimizer, lambda: 0.1, r"dnn_optimizer must make a .* got 0\.1 from .*AdamOpt"),
-        (
-            resolved_optimizer,
-            lambda: keras.SGD(clipnorm=1.0),
-            r"SGD\(\.\.\.\) of Keras has clipnorm",
-        ),
+        (resolved_optimizer, lambda: keras.SGD(clipnorm=1.0),
+         r"SGD\(\.\.\.\) of Keras has clipnorm"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_optimizer_is_refused(graph, check, given, text):
     with pytest.raises(ValueError, match=text):
         check(given, RATE, "Owner", "dnn_optimizer")

@@ -67,8 +67,7 @@ def names(differences):
 
 
 @pytest.mark.parametrize(
-    ("towers", "seed", "reduction", "resource"),
-    [(2, None, "last", False), (4, 1, "tree", True)],
+    ("towers", "seed", "reduction", "resource"), [(2, None, "last", False), (4, 1, "tree", True)]
 )
 def test_equal_models_differ_by_rounding_only(towers, seed, reduction, resource):
     def model_fn(features, labels, mode):

@@ -178,13 +178,10 @@ def test_train_and_evaluate_exports(linear, tmp_path):
         (lambda: LatestExporter("a", receive, exports_to_keep=0), ValueError, "greater than 0"),
         (lambda: BestExporter("a"), TypeError, "serving_input_receiver_fn must be .* got None"),
         (lambda: BestExporter("a", receive, compare_fn=3), TypeError, "compare_fn must be"),
-        (
-            lambda: BestExporter("a", receive, compare_fn=lambda best, current: True),
-            ValueError,
-            "must take the arguments best_eval_result and current_eval_result",
-        ),
+        (lambda: BestExporter("a", receive, compare_fn=lambda best, current: True), ValueError,
+         "must take the arguments best_eval_result and current_eval_result"),
     ],
-)
+)  # fmt: skip
 def test_wrong_arguments(make, error, text):
     with pytest.raises(error, match=text):
         make()

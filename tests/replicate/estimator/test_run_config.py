@@ -14,10 +14,7 @@ import tensorflow as tf
 from replicate.errors import ClusterConfigError
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.run_settings import (
-    CHECKS,
-    checked_settings,
-)
+from replicate.estimator.run_settings import CHECKS, checked_settings
 from replicate.estimator.strategies import strategy_request
 
 v1 = tf.compat.v1

@@ -110,20 +110,12 @@ def test_receiver_follows_the_input_fn(graph, input_fn):
         (build_raw_serving_input_receiver_fn, [{"a": 3}], TypeError, "'a' must be dense"),
         (build_raw_serving_input_receiver_fn, [{"a": SPARSE}], TypeError, "'a' must be dense"),
         (build_raw_serving_input_receiver_fn, [{"a": SCALAR}], ValueError, "'a' is a scalar"),
-        (
-            build_raw_supervised_input_receiver_fn,
-            [{"a": VECTOR, "b": VECTOR}, {"a": VECTOR}],
-            ValueError,
-            r"both have \['a'\]",
-        ),
-        (
-            build_supervised_input_receiver_fn_from_input_fn,
-            [lambda: tf.ones([1])],
-            ValueError,
-            r"must give \(features, labels\), got",
-        ),
+        (build_raw_supervised_input_receiver_fn, [{"a": VECTOR, "b": VECTOR}, {"a": VECTOR}],
+         ValueError, r"both have \['a'\]"),
+        (build_supervised_input_receiver_fn_from_input_fn, [lambda: tf.ones([1])], ValueError,
+         r"must give \(features, labels\), got"),
     ],
-)
+)  # fmt: skip
 def test_invalid_features_and_labels_are_refused(build, given, error, text):
     with pytest.raises(error, match=text):
         build(*given)

@@ -31,64 +31,152 @@ def check(changes):
     assert rewritten(before) == (after, [])
 
 
-def test_names_in_an_expression_change_and_nothing_else_does():
-    check(
-        """
-          # -*- coding: utf-8 -*-
-        - import  tensorflow as tf   # the framework
-        + import tensorflow.compat.v1 as tf   # the framework
-        + import replicate
-          def model_fn( features,mode ):
-              '''tf.estimator.ModeKeys stays in a string.'''   # So does tf.estimator.RunConfig.
-        -     if mode==tf.estimator.ModeKeys.PREDICT :
-        -         return tf.estimator . EstimatorSpec(
-        +     if mode==replicate.ModeKeys.PREDICT :
-        +         return replicate.EstimatorSpec(
-                      mode ,predictions = {"é":features} )
-        """
-    )
+CHANGES = {
+    "names_in_an_expression_change_and_nothing_else_does": """
+      # -*- coding: utf-8 -*-
+    - import  tensorflow as tf   # the framework
+    + import tensorflow.compat.v1 as tf   # the framework
+    + import replicate
+      def model_fn( features,mode ):
+          '''tf.estimator.ModeKeys stays in a string.'''   # So does tf.estimator.RunConfig.
+    -     if mode==tf.estimator.ModeKeys.PREDICT :
+    -         return tf.estimator . EstimatorSpec(
+    +     if mode==replicate.ModeKeys.PREDICT :
+    +         return replicate.EstimatorSpec(
+                  mode ,predictions = {"é":features} )
+    """,
+    "defaults_of_tensorflow_1_are_kept": """
+    - import tensorflow as tf
+    - a = tf.estimator.DNNClassifier([4], [])
+    - b = tf.compat.v1.estimator.LinearRegressor([])
+    - c = tf.compat.v2.estimator.LinearRegressor([])
+    - d = tf.contrib.estimator.multi_label_head(3)
+    - e = tf.estimator.DNNEstimator(d, [4], [])
+    + import tensorflow.compat.v1 as tf
+    + import replicate
+    + a = replicate.v1.DNNClassifier([4], [])
+    + b = replicate.v1.LinearRegressor([])
+    + c = replicate.LinearRegressor([])
+    + d = replicate.v1.multi_label_head(3)
+    + e = replicate.DNNEstimator(d, [4], [])
+    """,
+    "names_that_tensorflow_still_has_change_where_it_matters": """
+    - import tensorflow as tf
+    + import tensorflow.compat.v1 as tf
+    + from replicate.compat.old_tensorflow import scopes, shapes, messages
+      from tensorflow.python.ops import array_ops
+    - from tensorflow.python.training import training_ops
+    + from replicate.compat.old_tensorflow import kernels as training_ops
+      with tf.name_scope("a"):
+    -     with tf.name_scope("a", [x]):
+    -         x = tf.nn.conv2d_transpose(x, w, s, [1])
+    - y = tf.train.Int64List(value=tf.keras.layers.Dense(2).apply(x))
+    - z = array_ops.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+    +     with scopes.name_scope("a", [x]):
+    +         x = shapes.conv2d_transpose(x, w, s, [1])
+    + y = messages.Int64List(value=tf.keras.layers.Dense(2)(x))
+    + z = tf.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
+    """,
+    "package_becomes_an_import_unless_all_its_uses_are_rewritten": """
+    - from tensorflow.contrib import opt, factorization as fc
+    + import replicate
+
+    - import tensorflow as tf
+    + import tensorflow.compat.v1 as tf
+
+    - slim = tf.contrib.slim
+    - tfe = tf.estimator
+    + from replicate.compat.contrib import slim
+    + from replicate import v1 as tfe
+      nn = tf.nn
+    - data = tf.contrib.data
 
 
-def test_defaults_of_tensorflow_1_are_kept():
-    check(
-        """
-        - import tensorflow as tf
-        - a = tf.estimator.DNNClassifier([4], [])
-        - b = tf.compat.v1.estimator.LinearRegressor([])
-        - c = tf.compat.v2.estimator.LinearRegressor([])
-        - d = tf.contrib.estimator.multi_label_head(3)
-        - e = tf.estimator.DNNEstimator(d, [4], [])
-        + import tensorflow.compat.v1 as tf
-        + import replicate
-        + a = replicate.v1.DNNClassifier([4], [])
-        + b = replicate.v1.LinearRegressor([])
-        + c = replicate.LinearRegressor([])
-        + d = replicate.v1.multi_label_head(3)
-        + e = replicate.DNNEstimator(d, [4], [])
-        """
-    )
+      def f(x, mode=tfe.ModeKeys.TRAIN):
+          return slim.conv2d(x, 3)
+    - x = data.AUTOTUNE
+    - y = opt.ModelAverageOptimizer, fc.KMeansClustering
+    + x = tf.data.experimental.AUTOTUNE
+    + y = replicate.ModelAverageOptimizer, replicate.KMeansClustering
+    """,
+    "arguments_in_another_order_become_keywords": """
+    - import tensorflow as tf
+    - from tensorflow.contrib.metrics import streaming_auc
+    - from tensorflow.contrib import framework
+    - x = tf.contrib.metrics.streaming_recall(p, l, weights=w)
+    - y = streaming_auc(p, labels=l)
+    - z = framework.load_variable(checkpoint_dir=d, name="a")
+    + import tensorflow.compat.v1 as tf
+    + from tensorflow.compat.v1.metrics import auc as streaming_auc
+    + x = tf.metrics.recall(predictions=p, labels=l, weights=w)
+    + y = streaming_auc(predictions=p, labels=l)
+    + z = tf.train.load_variable(ckpt_dir_or_file=d, name="a")
+    """,
+    "imports_in_functions_and_blocks_stay_there": """
+      def f():
+    -     import tensorflow as tf
+    -     return tf.estimator.RunConfig, tf.contrib.tpu.RunConfig
+    +     import tensorflow.compat.v1 as tf
+    +     import replicate
+    +     return replicate.RunConfig, replicate.tpu.RunConfig
+
+      try:
+    -     import tensorflow.contrib.slim as slim
+    +     from replicate.compat.contrib import slim
+      except ImportError:
+          import tf_slim as slim
+
+      def g(x):
+    -     from tensorflow.contrib import data
+          return slim.flatten(x)
+
+      def h(tf):
+          return tf.estimator.RunConfig
+
+      if x:
+    -     from tensorflow.contrib import data
+    +     pass
+    """,
+    "names_that_libraries_lost_are_written_and_calls_of_today_stay": """
+      import time
+      import xml.etree.ElementTree as ElementTree
+    - import xml.etree.cElementTree as tree
+    - import pkg_resources
+    - from collections import Mapping, OrderedDict
+    - from scipy.misc import imread
+    - from distutils.version import LooseVersion
+    + from xml.etree import ElementTree as tree
+    + from replicate.compat.old_libraries import packages as pkg_resources
+    + from collections.abc import Mapping
+    + from collections import OrderedDict
+    + from replicate.compat.old_libraries.images import imread
+    + from replicate.compat.old_libraries.versions import LooseVersion
+      import numpy as np
+    + from replicate.compat.old_libraries import arrays, files
+      import yaml
+      def load(path, array):
+    -     start = time.clock(), np.product([1, 2])
+    -     kinds = np.float, np.int32, np.NINF
+    -     raw = np.fromstring(array.tostring(), np.uint8)
+    +     start = time.process_time(), np.prod([1, 2])
+    +     kinds = float, np.int32, arrays.NINF
+    +     raw = arrays.fromstring(array.tobytes(), np.uint8)
+          numbers = np.fromstring("1 2", sep=" "), np.array([1]), np.array(array, float)
+    -     rows = np.array(array), [k for k, v in path.iteritems()], path.iterkeys()
+    +     rows = arrays.array(array), [k for k, v in path.items()], iter(path.keys())
+    -     total = np.sum(number for number in numbers), np.sum(numbers)
+    +     total = arrays.sum_of(number for number in numbers), np.sum(numbers)
+    -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
+    +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
+          return pkg_resources.get_distribution("numpy"), tree.tostring(array)
+    """,
+}
+"""Lines that go, marked by "-", lines that come, by "+", and those that stay, by what they show."""
 
 
-def test_names_that_tensorflow_still_has_change_where_it_matters():
-    check(
-        """
-        - import tensorflow as tf
-        + import tensorflow.compat.v1 as tf
-        + from replicate.compat.old_tensorflow import scopes, shapes, messages
-          from tensorflow.python.ops import array_ops
-        - from tensorflow.python.training import training_ops
-        + from replicate.compat.old_tensorflow import kernels as training_ops
-          with tf.name_scope("a"):
-        -     with tf.name_scope("a", [x]):
-        -         x = tf.nn.conv2d_transpose(x, w, s, [1])
-        - y = tf.train.Int64List(value=tf.keras.layers.Dense(2).apply(x))
-        - z = array_ops.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
-        +     with scopes.name_scope("a", [x]):
-        +         x = shapes.conv2d_transpose(x, w, s, [1])
-        + y = messages.Int64List(value=tf.keras.layers.Dense(2)(x))
-        + z = tf.stack([x]), array_ops.reshape(x, s), training_ops.apply_adam
-        """
-    )
+@pytest.mark.parametrize("what", CHANGES)
+def test_changes(what):
+    check(CHANGES[what])
 
 
 IMPORTS = [
@@ -157,33 +245,6 @@ def test_imports(old, new):
     assert rewritten("{}\nx = {}\n".format(*old)) == ("{}\nx = {}\n".format(*new), [])
 
 
-def test_package_becomes_an_import_unless_all_its_uses_are_rewritten():
-    check(
-        """
-        - from tensorflow.contrib import opt, factorization as fc
-        + import replicate
-
-        - import tensorflow as tf
-        + import tensorflow.compat.v1 as tf
-
-        - slim = tf.contrib.slim
-        - tfe = tf.estimator
-        + from replicate.compat.contrib import slim
-        + from replicate import v1 as tfe
-          nn = tf.nn
-        - data = tf.contrib.data
-
-
-          def f(x, mode=tfe.ModeKeys.TRAIN):
-              return slim.conv2d(x, 3)
-        - x = data.AUTOTUNE
-        - y = opt.ModelAverageOptimizer, fc.KMeansClustering
-        + x = tf.data.experimental.AUTOTUNE
-        + y = replicate.ModelAverageOptimizer, replicate.KMeansClustering
-        """
-    )
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -202,54 +263,6 @@ def test_positions_become_keywords(old, new):
     keywords = (("predictions", "predictions"), ("labels", "targets"), ("weights", "weights"))
     edits = keyword_edits(source, call, keywords)
     assert (None if edits is None else source.edited(edits)) == new
-
-
-def test_arguments_in_another_order_become_keywords():
-    check(
-        """
-        - import tensorflow as tf
-        - from tensorflow.contrib.metrics import streaming_auc
-        - from tensorflow.contrib import framework
-        - x = tf.contrib.metrics.streaming_recall(p, l, weights=w)
-        - y = streaming_auc(p, labels=l)
-        - z = framework.load_variable(checkpoint_dir=d, name="a")
-        + import tensorflow.compat.v1 as tf
-        + from tensorflow.compat.v1.metrics import auc as streaming_auc
-        + x = tf.metrics.recall(predictions=p, labels=l, weights=w)
-        + y = streaming_auc(predictions=p, labels=l)
-        + z = tf.train.load_variable(ckpt_dir_or_file=d, name="a")
-        """
-    )
-
-
-def test_imports_in_functions_and_blocks_stay_there():
-    check(
-        """
-          def f():
-        -     import tensorflow as tf
-        -     return tf.estimator.RunConfig, tf.contrib.tpu.RunConfig
-        +     import tensorflow.compat.v1 as tf
-        +     import replicate
-        +     return replicate.RunConfig, replicate.tpu.RunConfig
-
-          try:
-        -     import tensorflow.contrib.slim as slim
-        +     from replicate.compat.contrib import slim
-          except ImportError:
-              import tf_slim as slim
-
-          def g(x):
-        -     from tensorflow.contrib import data
-              return slim.flatten(x)
-
-          def h(tf):
-              return tf.estimator.RunConfig
-
-          if x:
-        -     from tensorflow.contrib import data
-        +     pass
-        """
-    )
 
 
 def test_taken_names_are_not_bound_again_and_imports_that_are_there_are_used():
@@ -285,25 +298,16 @@ def test_line_ends_and_trailing_comments_stay():
 @pytest.mark.parametrize(
     ("text", "name", "advice"),
     [
-        (
-            "tf.contrib.cudnn_rnn.CudnnRNNTanh(1)",
-            "tf.contrib.cudnn_rnn.CudnnRNNTanh",
-            "BasicRNNCell",
-        ),
+        ("tf.contrib.cudnn_rnn.CudnnRNNTanh(1)", "tf.contrib.cudnn_rnn.CudnnRNNTanh",
+         "BasicRNNCell"),
         ("from tensorflow.contrib.bigtable import x", "tf.contrib.bigtable.x", "no counterpart"),
-        (
-            "from tensorflow.contrib.slim import *",
-            "from tensorflow.contrib.slim import *",
-            "A star",
-        ),
+        ("from tensorflow.contrib.slim import *", "from tensorflow.contrib.slim import *",
+         "A star"),
         ("tf.estimator.RNNClassifier", "tf.estimator.RNNClassifier", "ready-made estimator is not"),
         ("tf.mul(1, 2)", "tf.mul", "has no tf.compat.v1.mul."),
         ("tf.optimizers.Adam", "tf.optimizers.Adam", "TensorFlow 2 has"),
-        (
-            "from tensorflow.python.nonsense import x",
-            "tf.python.nonsense.x",
-            "has no tensorflow.python.nonsense.x.",
-        ),
+        ("from tensorflow.python.nonsense import x", "tf.python.nonsense.x",
+         "has no tensorflow.python.nonsense.x."),
         ("f(tf.contrib.data)", "tf.contrib.data", "several modules"),
         ("from tensorflow.contrib import data\nf(data)", "tf.contrib.data", "several modules"),
         (
@@ -311,18 +315,12 @@ def test_line_ends_and_trailing_comments_stay():
             "kfac.python.ops.utils.set_global_constants",
             "Use kfac.LayerCollection(config=kfac.CurvatureConfig(…)), whose fields",
         ),
-        (
-            "tf.contrib.slim.nonsense",
-            "tf.contrib.slim.nonsense",
-            "There is no replicate.compat.contrib.slim.nonsense here.",
-        ),
-        (
-            "tf.contrib.metrics.streaming_recall(*a)",
-            "tf.contrib.metrics.streaming_recall",
-            "another order now",
-        ),
+        ("tf.contrib.slim.nonsense", "tf.contrib.slim.nonsense",
+         "There is no replicate.compat.contrib.slim.nonsense here."),
+        ("tf.contrib.metrics.streaming_recall(*a)", "tf.contrib.metrics.streaming_recall",
+         "another order now"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_rewritten_is_told(text, name, advice):
     _, left = rewritten(f"import tensorflow as tf\n{text}")
     assert [each for each, _ in left] == [name] * len(left)
@@ -367,44 +365,6 @@ def test_names_are_checked_without_loading_tensorflow(monkeypatch):
         "slim = tf.contrib.slim\nslim.conv2d(tf.contrib.layers.layer_norm)\n"
     )
     assert rewritten(text)[1] == []
-
-
-def test_names_that_libraries_lost_are_written_and_calls_of_today_stay():
-    check(
-        """
-          import time
-          import xml.etree.ElementTree as ElementTree
-        - import xml.etree.cElementTree as tree
-        - import pkg_resources
-        - from collections import Mapping, OrderedDict
-        - from scipy.misc import imread
-        - from distutils.version import LooseVersion
-        + from xml.etree import ElementTree as tree
-        + from replicate.compat.old_libraries import packages as pkg_resources
-        + from collections.abc import Mapping
-        + from collections import OrderedDict
-        + from replicate.compat.old_libraries.images import imread
-        + from replicate.compat.old_libraries.versions import LooseVersion
-          import numpy as np
-        + from replicate.compat.old_libraries import arrays, files
-          import yaml
-          def load(path, array):
-        -     start = time.clock(), np.product([1, 2])
-        -     kinds = np.float, np.int32, np.NINF
-        -     raw = np.fromstring(array.tostring(), np.uint8)
-        +     start = time.process_time(), np.prod([1, 2])
-        +     kinds = float, np.int32, arrays.NINF
-        +     raw = arrays.fromstring(array.tobytes(), np.uint8)
-              numbers = np.fromstring("1 2", sep=" "), np.array([1]), np.array(array, float)
-        -     rows = np.array(array), [k for k, v in path.iteritems()], path.iterkeys()
-        +     rows = arrays.array(array), [k for k, v in path.items()], iter(path.keys())
-        -     total = np.sum(number for number in numbers), np.sum(numbers)
-        +     total = arrays.sum_of(number for number in numbers), np.sum(numbers)
-        -     settings = yaml.load(path), yaml.load(path, Loader=yaml.SafeLoader)
-        +     settings = files.yaml_load(path), yaml.load(path, Loader=yaml.SafeLoader)
-              return pkg_resources.get_distribution("numpy"), tree.tostring(array)
-        """
-    )
 
 
 def test_a_package_in_a_package_is_found_in_its_new_home():

@@ -138,10 +138,7 @@ def test_ticks_are_round_and_logarithmic_ones_powers_of_ten(make, arguments, tic
 @pytest.mark.parametrize(
     ("make", "texts"),
     [
-        (
-            short,
-            {0.25: "0.25", 1500: "1.5k", 2e6: "2M", -5e9: "-5G", 1e-5: "1e-05", 3e38: "3e+38"},
-        ),
+        (short, {0.25: "0.25", 1500: "1.5k", 2e6: "2M", -5e9: "-5G", 1e-5: "1e-05", 3e38: "3e+38"}),
         (duration, {0: "0 s", 0.0123: "12.3 ms", 59.96: "1 min", 125: "2 min 5 s"}),
         (duration, {3599.9: "1 h", 86399.9: "1 d", 300000: "3 d 11 h"}),
     ],

@@ -89,16 +89,13 @@ def test_a_cluster_config_is_used_and_the_resolver_of_a_tpu_is_not():
         ({"cluster": 3}, TypeError, r"cluster must be a replicate\.tpu\.TPUClusterR.*got 3\."),
         ({"tpu_config": 3}, TypeError, r"tpu_config must be a replicate\.tpu\.TPUConfig, got 3\."),
         ({"train_distribute": 3}, ValueError, r"train_distribute must be a MirroredStrategy"),
-        (
-            {"iterations_per_loop": 0},
-            ValueError,
-            r"iterations_per_loop must be a whole num.*got 0\.",
-        ),
+        ({"iterations_per_loop": 0}, ValueError,
+         r"iterations_per_loop must be a whole num.*got 0\."),
         ({"iterations_per_loop": "2d"}, ValueError, r"iterations_per_loop must .*, got '2d'\."),
         ({"iterations_per_loop": True}, ValueError, r"iterations_per_loop must .*, got True\."),
         ({"num_shards": 0}, ValueError, r"num_shards must be a whole number >= 1 or None, got 0\."),
     ],
-)
+)  # fmt: skip
 def test_wrong_settings_are_refused(settings, error, text):
     kind = tpu.TPUConfig if {*settings} & {*tpu.TPUConfig._fields} else tpu.RunConfig
     with pytest.raises(error, match=f"^{kind.__name__}: {text}"):

@@ -84,14 +84,11 @@ def test_gradients_may_be_taken_by_hand(graph):
     ("reduction", "of_towers", "text"),
     [
         (Reduction.SUM, Reduction.MEAN, r"'weighted_sum'\) .* 2 towers whose losses are averaged"),
-        (
-            Reduction.SUM,
-            Reduction.SUM_BY_NONZERO_WEIGHTS,
-            r"'weighted_sum'\) .* 2 towers whose losses are averaged",
-        ),
+        (Reduction.SUM, Reduction.SUM_BY_NONZERO_WEIGHTS,
+         r"'weighted_sum'\) .* 2 towers whose losses are averaged"),
         (Reduction.MEAN, Reduction.SUM, r"'weighted_mean'\) .* 2 towers whose losses are summed"),
     ],
-)
+)  # fmt: skip
 def test_another_reduction_than_that_of_the_towers_is_refused(reduction, of_towers, text):
     with pytest.raises(ValueError, match=text):
         train(lambda optimizer: tpu.CrossShardOptimizer(optimizer, reduction), TWO, of_towers)

@@ -62,23 +62,17 @@ def test_all_fields_are_passed_on(graph):
     [
         ({"eval_metrics": mean_of}, ValueError, r"eval_metrics must be a pair \(function, tensors"),
         ({"host_call": (mean_of,)}, ValueError, r"host_call must be a pair \(function, tensors"),
-        (
-            {"eval_metrics": (3, [])},
-            ArgumentTypeError,
-            r"eval_metrics\[0\] must be a function, got 3",
-        ),
+        ({"eval_metrics": (3, [])}, ArgumentTypeError,
+         r"eval_metrics\[0\] must be a function, got 3"),
         ({"host_call": (mean_of, 3)}, TypeError, r"host_call\[1\] must be a list .* got 3"),
-        (
-            {"eval_metrics": (mean_of, [1, 2, 3])},
-            TypeError,
-            r"mean_of \(.*test_spec\.py:\d+\), takes \(values, weights\), .* gives it 3 tensors",
-        ),
+        ({"eval_metrics": (mean_of, [1, 2, 3])}, TypeError,
+         r"mean_of \(.*test_spec\.py:\d+\), takes \(values, weights\), .* gives it 3 tensors"),
         ({"host_call": (mean_of, {"values": 1})}, TypeError, r"\['values'\]: missing .* 'weights'"),
         ({"scaffold_fn": 3}, TypeError, r"scaffold_fn must be a function without .* got 3"),
         ({"training_hooks": [3]}, TypeError, r"training_hooks must hold instances of .* got 3"),
         ({"prediction_hooks": Hook()}, TypeError, r"prediction_hooks must be a list of hooks"),
     ],
-)
+)  # fmt: skip
 def test_wrong_fields_are_refused(fields, error, text):
     with pytest.raises(error, match=text):
         tpu.TPUEstimatorSpec("eval", **fields)

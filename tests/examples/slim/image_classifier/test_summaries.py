@@ -9,10 +9,7 @@ import tensorflow as tf
 
 import replicate
 from examples.slim.image_classifier import reports, training
-from examples.slim.image_classifier.summaries import (
-    add_gradient_summaries,
-    writer_hooks,
-)
+from examples.slim.image_classifier.summaries import add_gradient_summaries, writer_hooks
 
 v1 = tf.compat.v1
 

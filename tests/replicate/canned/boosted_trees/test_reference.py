@@ -120,8 +120,7 @@ BROAD = {"pruned before", "categories", "three classes"}
 
 
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(name, marks=[pytest.mark.broad] * (name in BROAD)) for name in CASES],
+    "case", [pytest.param(name, marks=[pytest.mark.broad] * (name in BROAD)) for name in CASES]
 )
 def test_trees_are_those_of_tf_estimator(tmp_path, case):
     kind, names, arguments, expected = CASES[case]

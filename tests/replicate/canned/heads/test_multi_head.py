@@ -137,13 +137,10 @@ def test_curvature_of_the_losses():
         ([BinaryClassHead()], None, r"with the names \[None\]\. Pass name="),
         ([BinaryClassHead(name="a"), RegressionHead(name="a")], None, r"the names \['a', 'a'\]"),
         ([BinaryClassHead(name="a")], [1, 2], "2 weights, but there are 1 heads"),
-        (
-            [BinaryClassHead(name="a"), RegressionHead(name="b", loss_reduction="sum")],
-            None,
-            r"differ in loss_reduction, \{'a': 'sum_over_batch_size', 'b': 'sum'\}",
-        ),
+        ([BinaryClassHead(name="a"), RegressionHead(name="b", loss_reduction="sum")], None,
+         r"differ in loss_reduction, \{'a': 'sum_over_batch_size', 'b': 'sum'\}"),
     ],
-)
+)  # fmt: skip
 def test_wrong_heads_are_refused(heads, weights, text):
     with pytest.raises(ValueError, match=f"Cannot make MultiHead: .*{text}"):
         MultiHead(heads, weights)

@@ -89,16 +89,10 @@ def test_centers_move_after_each_iteration_of_two_steps(graph):
     ("steps", "expected"),
     [
         (1, {"Variable": np.ones(3, np.int64)}),
-        (
-            7,
-            {
-                "Variable": np.zeros(3, np.int64),
-                "clusters_updated": np.zeros(0, np.float32),
-                "update_in_steps": np.int64(7),
-            },
-        ),
+        (7, {"Variable": np.zeros(3, np.int64), "clusters_updated": np.zeros(0, np.float32),
+         "update_in_steps": np.int64(7)}),
     ],
-)
+)  # fmt: skip
 def test_variables_have_the_names_of_tf_estimator(graph, steps, expected):
     clusters = create_clusters()
     create_trained_variables(clusters, KMeansSettings(3, steps_per_iteration=steps))

@@ -369,67 +369,35 @@ drop = cells.DropoutWrapper
         (lambda: cells.MultiRNNCell(cells.GRUCell(2)), TypeError, "takes a list of cells"),
         (lambda: cells.MultiRNNCell([]), ValueError, "one or more cells"),
         (lambda: cells.MultiRNNCell([3]), TypeError, "MultiRNNCell takes a cell, got 3"),
-        (
-            lambda: cells.MultiRNNCell([cells.LSTMCell(2)], state_is_tuple=False),
-            ValueError,
-            "cells whose states are tuples",
-        ),
-        (
-            lambda: cells.MultiRNNCell([cells.GRUCell(2)])(tf.ones([1, 1]), (1, 2)),
-            ValueError,
-            "a state of as many parts",
-        ),
+        (lambda: cells.MultiRNNCell([cells.LSTMCell(2)], state_is_tuple=False), ValueError,
+         "cells whose states are tuples"),
+        (lambda: cells.MultiRNNCell([cells.GRUCell(2)])(tf.ones([1, 1]), (1, 2)), ValueError,
+         "a state of as many parts"),
         (lambda: cells.ResidualWrapper(3), TypeError, "ResidualWrapper takes a cell, got 3"),
         (lambda: call(cells.ResidualWrapper(cells.GRUCell(3))), ValueError, "must have one shape"),
         (lambda: drop(cells.GRUCell(2), 1.5), ValueError, "input_keep_prob=1.5"),
         (lambda: drop(cells.GRUCell(2), variational_recurrent=True), ValueError, "needs dtype"),
-        (
-            lambda: drop(cells.GRUCell(2), 0.5, variational_recurrent=True, dtype="float32"),
-            ValueError,
-            "needs input_size",
-        ),
-        (
-            lambda: drop(cells.GRUCell(2), dropout_state_filter_visitor=3),
-            TypeError,
-            "must be a function, got 3",
-        ),
-        (
-            lambda: call(
-                drop(
-                    cells.GRUCell(2),
-                    state_keep_prob=0.5,
-                    dropout_state_filter_visitor=lambda _: "no",
-                )
-            ),
-            TypeError,
-            "gave 'no'",
-        ),
+        (lambda: drop(cells.GRUCell(2), 0.5, variational_recurrent=True, dtype="float32"),
+         ValueError, "needs input_size"),
+        (lambda: drop(cells.GRUCell(2), dropout_state_filter_visitor=3), TypeError,
+         "must be a function, got 3"),
+        (lambda: call(drop(cells.GRUCell(2), state_keep_prob=0.5,
+         dropout_state_filter_visitor=lambda _: "no")), TypeError, "gave 'no'"),
         (lambda: cells.GRUCell(2, activation="none"), ValueError, "no activation 'none'"),
         (lambda: cells.LSTMCell(2)(tf.ones([1, 1]), tf.ones([1, 4])), ValueError, r"state \(c, h"),
-        (
-            lambda: v1.nn.dynamic_rnn(
-                cells.GRUCell(2), v1.placeholder("float", [1, 2, None]), dtype="float32"
-            ),
-            ValueError,
-            "must be accessible",
-        ),
+        (lambda: v1.nn.dynamic_rnn(cells.GRUCell(2), v1.placeholder("float", [1, 2, None]),
+         dtype="float32"), ValueError, "must be accessible"),
         (lambda: cells.GRUCell(2).get_initial_state(), ValueError, "needs inputs, or batch_size"),
-        (
-            lambda: cells.GRUCell(2).get_initial_state(X[:, 0], 3),
-            ValueError,
-            "batch_size=3, but the inputs have 2",
-        ),
-        (
-            lambda: cells.GRUCell(2).get_initial_state(X[:, 0], dtype="int32"),
-            ValueError,
-            "dtype=int32",
-        ),
+        (lambda: cells.GRUCell(2).get_initial_state(X[:, 0], 3), ValueError,
+         "batch_size=3, but the inputs have 2"),
+        (lambda: cells.GRUCell(2).get_initial_state(X[:, 0], dtype="int32"), ValueError,
+         "dtype=int32"),
         (lambda: cells.RNNCell().state_size, NotImplementedError, "property state_size"),
         (lambda: cells.RNNCell().output_size, NotImplementedError, "property output_size"),
         (lambda: cells.assert_like_rnncell("cell", 3), TypeError, "argument cell must be a cell"),
         (lambda: cells.LSTMStateTuple(tf.ones(1), tf.ones(1, "int32")).dtype, TypeError, "int32"),
     ],
-)
+)  # fmt: skip
 def test_messages(build, error, message, graph):
     with pytest.raises(error, match=message):
         build()

@@ -116,13 +116,10 @@ def test_hash_table_has_its_old_arguments_and_init(graph):
         (lambda: lookup.index_table_from_file("a", key_dtype=tf.float32), TypeError, "float32"),
         (lambda: lookup.index_table_from_tensor(None), ValueError, "mapping=None"),
         (lambda: lookup.index_table_from_tensor([1, 2]), TypeError, "int32 with dtype=string"),
-        (
-            lambda: lookup.index_table_from_tensor(["a"], 1).lookup(tf.constant([1])),
-            TypeError,
-            "keys of type string, got int32",
-        ),
+        (lambda: lookup.index_table_from_tensor(["a"], 1).lookup(tf.constant([1])), TypeError,
+         "keys of type string, got int32"),
     ],
-)
+)  # fmt: skip
 def test_messages(call, error, message):
     with tf.Graph().as_default(), pytest.raises(error, match=message):
         call()

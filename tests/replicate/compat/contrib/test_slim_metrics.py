@@ -44,10 +44,7 @@ def test_streaming_metrics_agree_with_numpy():
         "recall": ((GUESSES, LABELS), GUESSES[LABELS == 1].mean()),
         "auc": ((SCORES, LABELS, None, 2000), area_under_curve(SCORES, LABELS)),
         "recall_at_k": ((TABLE, CLASSES, 2), (RANKS < 2).mean()),
-        "sparse_average_precision_at_k": (
-            (TABLE, CLASSES[:, None], 4),
-            (1 / (RANKS + 1)).mean(),
-        ),
+        "sparse_average_precision_at_k": ((TABLE, CLASSES[:, None], 4), (1 / (RANKS + 1)).mean()),
         "mean_squared_error": ((SCORES, TARGETS), ((SCORES - TARGETS) ** 2).mean()),
         "mean_absolute_error": ((SCORES, TARGETS), abs(SCORES - TARGETS).mean()),
         "mean_relative_error": (  # Divided by the third argument.
@@ -59,10 +56,7 @@ def test_streaming_metrics_agree_with_numpy():
             (1 - (UNIT * ONE_HOT).sum(1)).mean(),
         ),
         "pearson_correlation": ((SCORES, TARGETS), np.corrcoef(SCORES, TARGETS)[0, 1]),
-        "mean_iou": (
-            (tf.constant(GUESSES), tf.constant(LABELS), 2),
-            (overlap(0) + overlap(1)) / 2,
-        ),
+        "mean_iou": ((tf.constant(GUESSES), tf.constant(LABELS), 2), (overlap(0) + overlap(1)) / 2),
         "concat": ((tf.constant(SCORES),), SCORES),
     }
     made = {

@@ -40,8 +40,7 @@ def test_second_argument_of_a_name_scope_may_be_values(graph):
 
 
 @pytest.mark.parametrize(
-    "value",
-    [np.array([True, False]), [True, np.bool_(False)], np.array([1, 0], np.int32), (1, 0)],
+    "value", [np.array([True, False]), [True, np.bool_(False)], np.array([1, 0], np.int32), (1, 0)]
 )
 def test_lists_of_integers_take_booleans(value):
     made = VIEW.train.Int64List(value=value)

@@ -155,21 +155,15 @@ NEITHER = r"Build the model that was saved, or .* with warm_start_from=replicate
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (
-            {"shape": (3, 3)},
-            r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. ",
-        ),
-        (
-            {"names": ("w", "b", "a")},
-            r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, .* lacks none\. ",
-        ),
-        (
-            {"names": [f"v{number}" for number in range(8)]},
-            r"lacks 8 of the 8 .*: v0, v1, v2, v3, v4 and 3 more\. It holds 1, .* lacks w\. ",
-        ),
+        ({"shape": (3, 3)},
+         r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. "),
+        ({"names": ("w", "b", "a")},
+         r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, .* lacks none\. "),
+        ({"names": [f"v{number}" for number in range(8)]},
+         r"lacks 8 of the 8 .*: v0, v1, v2, v3, v4 and 3 more\. It holds 1, .* lacks w\. "),
     ],
     ids=["shape", "some", "many"],
-)
+)  # fmt: skip
 def test_variables_of_another_model_are_named(saved, model, told):
     with pytest.raises(CheckpointError, match=told + NEITHER):
         restore(f"{saved}/model.ckpt-10", **model)

@@ -175,10 +175,7 @@ def build(value):
         parts = list(v1.get_variable("parts", [2, 1], initializer=ones))
     adagrad, momentum = v1.train.AdagradOptimizer(0.1), v1.train.MomentumOptimizer(0.1, 0.9)
     loss = tf.reduce_sum(whole) + tf.add_n([tf.reduce_sum(part) for part in parts])
-    train_op = [
-        adagrad.minimize(loss, var_list=parts),
-        momentum.minimize(loss, var_list=[whole]),
-    ]
+    train_op = [adagrad.minimize(loss, var_list=parts), momentum.minimize(loss, var_list=[whole])]
     states = [OptimizerState(each.get_name(), each.variables()) for each in (adagrad, momentum)]
     return train_op, states
 

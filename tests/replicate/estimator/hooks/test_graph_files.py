@@ -88,10 +88,7 @@ def test_large_constants_of_the_input_become_placeholders(trained):
         for node in nodes
         if node.op == "Placeholder"
     )
-    assert found == [
-        (tf.uint8.as_datatype_enum, [1200, 4]),
-        (tf.string.as_datatype_enum, [1200]),
-    ]
+    assert found == [(tf.uint8.as_datatype_enum, [1200, 4]), (tf.string.as_datatype_enum, [1200])]
     (table,) = (node for node in nodes if node.name == "table")
     assert table.op == "Const", "constants of the model stay"
 

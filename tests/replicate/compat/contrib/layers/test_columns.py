@@ -35,10 +35,7 @@ def test_columns_give_their_numbers(tmp_path, evaluate):
         (layers.real_valued_column("n", normalizer=lambda x: 2 * x), [[1], [4]]),
         (layers.real_valued_column("pair", 2), [[1, 2], [3, 4]]),
         (halves, [[0, 1, 0], [0, 0, 1]]),
-        (
-            layers.sparse_column_with_integerized_feature("i", 5),
-            [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]],
-        ),
+        (layers.sparse_column_with_integerized_feature("i", 5), [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]),
         (keys("word", ["x", "y"]), [[1, 0], [0, 0]]),
         (weighted, [[2, 0], [0, 3]]),
         (of_file("line", str(path), vocab_size=2), [[1, 0], [0, 0]]),
@@ -123,20 +120,16 @@ number, hashed = layers.real_valued_column, layers.sparse_column_with_hash_bucke
         (lambda: number("n", None), "dimension=None"),
         (lambda: hashed("n", 9, "mean"), "combiner='mean'"),
         (lambda: hashed("n", 9, hash_keys=[1, 2]), r"hash_keys=\[1, 2\]"),
-        (
-            lambda: layers.sparse_column_with_integerized_feature("n", 9, dtype=tf.float32),
-            "an integer type",
-        ),
+        (lambda: layers.sparse_column_with_integerized_feature("n", 9, dtype=tf.float32),
+         "an integer type"),
         (lambda: layers.sparse_column_with_vocabulary_file("n", "f"), "needs vocab_size"),
         (lambda: layers.crossed_column(["a", "b"], 9, ckpt_to_load_from="x"), "ckpt_to_load_from"),
         (lambda: layers.shared_embedding_columns([], 9), "got no columns"),
         (lambda: layers.check_feature_columns([number("n")] * 2), r"two of \['n'\]"),
-        (
-            lambda: layers.infer_real_valued_columns(v1.placeholder(tf.float32)),
-            "needs the shape of the feature ''",
-        ),
+        (lambda: layers.infer_real_valued_columns(v1.placeholder(tf.float32)),
+         "needs the shape of the feature ''"),
     ],
-)
+)  # fmt: skip
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -134,21 +134,15 @@ def test_monitors_are_hooks():
         (monitors.ValidationMonitor, "x and y, or input_fn"),
         (lambda: monitors.ValidationMonitor(X, metrics={"a": 1}), r"metrics \['a'\]"),
         (lambda: monitors.ValidationMonitor(X).begin(), "does not know its Estimator"),
-        (
-            lambda: learn.DNNClassifier([1], [], enable_centered_bias=True),
-            "DNNClassifier got .'enable_centered_bias'.",
-        ),
-        (
-            lambda: learn.LinearRegressor([], embedding_lr_multipliers={}),
-            "LinearRegressor got .'embedding_lr_multipliers'.",
-        ),
+        (lambda: learn.DNNClassifier([1], [], enable_centered_bias=True),
+         "DNNClassifier got .'enable_centered_bias'."),
+        (lambda: learn.LinearRegressor([], embedding_lr_multipliers={}),
+         "LinearRegressor got .'embedding_lr_multipliers'."),
         (lambda: learn.Estimator(model_fn, params={}).fit(), "fit takes x or .* got neither"),
-        (
-            lambda: learn.Estimator(model_fn, params={}).evaluate(X, Y, max),
-            "evaluate takes x or input_fn, got both",
-        ),
+        (lambda: learn.Estimator(model_fn, params={}).evaluate(X, Y, max),
+         "evaluate takes x or input_fn, got both"),
     ],
-)
+)  # fmt: skip
 def test_messages(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -329,22 +329,16 @@ wrapped = rnn.AttentionCellWrapper
         (lambda: wrapped(cell(2), 1, state_is_tuple=False), ValueError, "state_is_tuple=False"),
         (lambda: wrapped(3, 1), TypeError, "takes a cell, got 3"),
         (lambda: fused(2)(tf.ones([1, 1, 1])), ValueError, "got neither"),
-        (
-            lambda: fused(2)(v1.placeholder("float", [1, 1, None]), None, "float"),
-            ValueError,
-            "last dimension is known",
-        ),
+        (lambda: fused(2)(v1.placeholder("float", [1, 1, None]), None, "float"), ValueError,
+         "last dimension is known"),
         (lambda: rnn.stack_bidirectional_dynamic_rnn([], [], X), ValueError, "one or more cells"),
-        (
-            lambda: rnn.stack_bidirectional_dynamic_rnn([1, 2], [1], X),
-            ValueError,
-            "2 forward cells, 1 backward",
-        ),
+        (lambda: rnn.stack_bidirectional_dynamic_rnn([1, 2], [1], X), ValueError,
+         "2 forward cells, 1 backward"),
         (lambda: rnn.linear([], 3, True), ValueError, "one or more inputs"),
         (lambda: rnn.linear(tf.ones([3]), 3, True), ValueError, "of shape .3,"),
         (lambda: cell(2)(tf.ones([1, 1]), (tf.ones([1, 2]),)), ValueError, "takes a state"),
     ],
-)
+)  # fmt: skip
 def test_messages(call, error, message):
     with tf.Graph().as_default(), pytest.raises(error, match=message):
         call()

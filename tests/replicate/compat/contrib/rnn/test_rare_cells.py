@@ -186,20 +186,12 @@ def test_rare_cells(scope, run_drawn):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            lambda: v1.nn.dynamic_rnn(rnn.IntersectionRNNCell(4), X, dtype="float32"),
-            "set num_in_proj=4",
-        ),
+        (lambda: v1.nn.dynamic_rnn(rnn.IntersectionRNNCell(4), X, dtype="float32"),
+         "set num_in_proj=4"),
         (lambda: rnn.Conv1DLSTMCell(input_shape=[2, 2, 2], output_channels=1, kernel_shape=[1]),
          "conv_ndims=1"),
-        (
-            lambda: v1.nn.static_rnn(
-                rnn.CoupledInputForgetGateLSTMCell(2, num_unit_shards=9),
-                [tf.constant(X[:, 0])],
-                dtype="float32",
-            ),
-            "cannot have 9 shards",
-        ),
+        (lambda: v1.nn.static_rnn(rnn.CoupledInputForgetGateLSTMCell(2, num_unit_shards=9),
+         [tf.constant(X[:, 0])], dtype="float32"), "cannot have 9 shards"),
     ],
 )  # fmt: skip
 def test_messages(build, message, graph):

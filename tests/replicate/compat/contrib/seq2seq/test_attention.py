@@ -43,10 +43,7 @@ def bahdanau(query, w, scope=""):
 @pytest.mark.parametrize("more", [True, False])
 @pytest.mark.parametrize(
     ("kind", "reference", "setting"),
-    [
-        (seq2seq.LuongAttention, luong, "scale"),
-        (seq2seq.BahdanauAttention, bahdanau, "normalize"),
-    ],
+    [(seq2seq.LuongAttention, luong, "scale"), (seq2seq.BahdanauAttention, bahdanau, "normalize")],
 )
 def test_mechanisms(more, kind, reference, setting, run_drawn):
     def build():

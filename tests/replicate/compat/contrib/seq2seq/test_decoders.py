@@ -382,11 +382,8 @@ def beam(**settings):
         (lambda: seq2seq.dynamic_decode(3), TypeError, "takes a Decoder, got int"),
         (lambda: basic(3, None, None), TypeError, "takes a cell, got 3"),
         (lambda: basic(Cell(), 3, None), TypeError, "takes a Helper, got int"),
-        (
-            lambda: basic(Cell(), greedy_helper(TABLE, [1], 2), START, output_layer=3),
-            TypeError,
-            "layer of tf.layers as output_layer, got 3",
-        ),
+        (lambda: basic(Cell(), greedy_helper(TABLE, [1], 2), START, output_layer=3), TypeError,
+         "layer of tf.layers as output_layer, got 3"),
         (lambda: seq2seq.TrainingHelper(X, 3), ValueError, "sequence_length must be a vector"),
         (lambda: greedy_helper(TABLE, 1, 2), ValueError, "start_tokens must be a vector"),
         (lambda: greedy_helper(TABLE, [1], [2]), ValueError, "end_token must be a scalar"),
@@ -399,7 +396,7 @@ def beam(**settings):
         (lambda: beam(coverage_penalty_weight=1.0).initialize(), ValueError, "AttentionWrapper"),
         (lambda: seq2seq.tile_batch(tf.constant(1), 2), ValueError, "takes tensors"),
     ],
-)
+)  # fmt: skip
 def test_messages(call, error, message, graph):
     with pytest.raises(error, match=message):
         call()
