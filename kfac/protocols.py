@@ -49,6 +49,12 @@ The Estimator adds them while it builds the model. K-FAC sums its statistics and
 inverses by them.
 """
 
+AVERAGED_IN_ROUNDS = ("workers", "averaged_in_rounds")
+"""Key of `AveragedInRounds`: state to average over workers that train apart and meet in rounds.
+
+An optimizer adds it when it makes its step. `replicate.AllReduce(every=…)` reads it.
+"""
+
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
 
@@ -58,6 +64,20 @@ PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 
 Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
 """A function from one that makes an object to that object, which all towers share."""
+
+
+RoundAverage: TypeAlias = tuple[Variable, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""A floating-point variable, a linear function that packs its value, and one that undoes it."""
+
+
+class AveragedInRounds(Protocol):
+    """State that becomes its mean over workers in each round, such as the factors of K-FAC."""
+
+    def averages(self) -> Sequence[RoundAverage]:
+        """Returns the variables, once the graph is complete."""
+
+    def refresh(self) -> Operation:
+        """Returns an op that computes, between two steps, what depends on the averages."""
 
 
 @runtime_checkable

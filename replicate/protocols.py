@@ -15,6 +15,7 @@ OPTIONAL_STATE = ("replicate", "optional_state")
 PART_OF_LOSS = ("towers", "part_of_loss")
 SHARED = ("towers", "shared")
 WORKERS = ("workers", "sums")
+AVERAGED_IN_ROUNDS = ("workers", "averaged_in_rounds")
 
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
@@ -25,6 +26,20 @@ PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 
 Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
 """A function from one that makes an object to that object, which all towers share."""
+
+
+RoundAverage: TypeAlias = tuple[Variable, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""A floating-point variable, a linear function that packs its value, and one that undoes it."""
+
+
+class AveragedInRounds(Protocol):
+    """State that becomes its mean over workers in each round, such as the factors of K-FAC."""
+
+    def averages(self) -> Sequence[RoundAverage]:
+        """Returns the variables, once the graph is complete."""
+
+    def refresh(self) -> Operation:
+        """Returns an op that computes, between two steps, what depends on the averages."""
 
 
 @runtime_checkable

@@ -33,6 +33,7 @@ from kfac.fisher_blocks.base import as_tuple
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
 from kfac.linalg.vectors import Vector, make_packing, no_packing
+from kfac.protocols import AVERAGED_IN_ROUNDS
 from kfac.state import (
     CPU,
     Addition,
@@ -46,6 +47,7 @@ from kfac.state import (
 )
 from kfac.update import health_report
 from kfac.update.apply import DescentThen, Update, finite_update
+from kfac.update.averaged_in_rounds import AveragedFactors
 from kfac.update.delayed_inverses import DelayedInverses
 from kfac.update.given_optimizer import GivenOptimizer
 from kfac.update.momentum import Momentum, Step, StepInputs
@@ -121,6 +123,9 @@ class KfacStep:
         if self.judge:
             self.judge.check_variables(variables)
         self.losses.check()
+        if not v1.get_default_graph().building_function:
+            averaged = AveragedFactors(self.estimator, self._inverses_between_steps)
+            v1.add_to_collection(AVERAGED_IN_ROUNDS, averaged)
         number = read(self.counter("counter"))
         due = self.policy.due(number)
         folded = self._fold(due)
@@ -204,6 +209,14 @@ class KfacStep:
         before = self._before_step
         known = None if before is None else before.inverse_damping
         return self.damping.read() if known is None else known
+
+    def _inverses_between_steps(self) -> Operation:
+        """Returns an op that recomputes all inverses with λ as it is kept."""
+        before, self._before_step = self._before_step, None
+        try:
+            return self.estimator.refresh(range(len(self.estimator.factors)))
+        finally:
+            self._before_step = before
 
     # The parts of a step.
 

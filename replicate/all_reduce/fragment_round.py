@@ -7,7 +7,7 @@ weights, which have moved meanwhile. Without a delay, one run does all and keeps
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.packs import packs_of, sent_in_packs, shaped_as
 from replicate.all_reduce.round_variables import RoundVariables
 from replicate.outer_step import OuterStep, nesterov
+from replicate.protocols import AveragedInRounds, RoundAverage
 
 v1 = tf.compat.v1
 
@@ -33,20 +34,23 @@ class Members(NamedTuple):
 
     Attributes:
       weights: Weights, which the outer step moves.
-      averages: Floating-point variables that become their means over the workers.
+      averages: Floating-point variables that become their means over the workers, and how they are
+        packed.
       counters: Others, which become those of the chief.
       copies: Copies that change with a variable, by its reference.
+      states: What is computed anew after a round of this fragment.
     """
 
-    weights: Sequence[Variable]
-    averages: Sequence[Variable]
-    counters: Sequence[Variable]
+    weights: list[Variable]
+    averages: list[RoundAverage]
+    counters: list[Variable]
     copies: Mapping[Any, Sequence[Variable]]
+    states: list[AveragedInRounds]
 
     @property
     def all(self) -> list[Variable]:
         """The variables without copies."""
-        return [*self.weights, *self.averages, *self.counters]
+        return [*self.weights, *(each for each, _, _ in self.averages), *self.counters]
 
 
 @final
@@ -120,13 +124,13 @@ class FragmentRound:
 
     def _given(self) -> list[Tensor]:
         """Returns what this worker gives for each variable: its parts of means, and counters."""
-        weights, averages, counters, _ = self._members
-        changes = [_difference(*pair) for pair in zip(self._centers, weights, strict=True)]
+        members = self._members
+        changes = [_difference(*pair) for pair in zip(self._centers, members.weights, strict=True)]
         if self._group.settings.bits != 32:
             changes = [tf.cast(change, tf.float32) for change in changes]
-        values = [each.read_value() for each in averages]
+        values = [_on(each, packed, each.read_value()) for each, packed, _ in members.averages]
         parts = [self._weighted(each) for each in (*changes, *values)]
-        return [*parts, *(each.read_value() for each in counters)]
+        return [*parts, *(each.read_value() for each in members.counters)]
 
     def _sums(self, given: Sequence[Tensor]) -> list[Tensor]:
         """Returns the sums over all workers of what they give, and the counters of the chief."""
@@ -161,14 +165,18 @@ class FragmentRound:
         moved = self._outer.apply(self._centers, sums[: len(self._centers)])
         with v1.control_dependencies([moved]):
             values = [center.read_value() for center in self._centers]
-        values += sums[len(values) :]
+        rest = iter(sums[len(values) :])
+        values += [_on(each, unpacked, next(rest)) for each, _, unpacked in self._members.averages]
+        values += rest
         if is_mixed:
             values = [self._mixed(*pair) for pair in zip(variables, values, strict=True)]
-        return [
+        assigned = [
             v1.assign(target, value).op
             for variable, value in zip(variables, values, strict=True)
             for target in (variable, *self._members.copies.get(variable.ref(), ()))
         ]
+        with v1.control_dependencies(assigned):
+            return [*assigned, *(state.refresh() for state in self._members.states)]
 
     def _mixed(self, variable: Variable, value: Tensor) -> Tensor:
         """Returns a mixture of a local value, and of one that all workers have."""
@@ -198,7 +206,7 @@ class FragmentRound:
         """Makes a variable for values such as `value`, beside one of the model."""
         dtype = value.dtype.base_dtype
         with v1.device(variable.device):
-            zeros = functools.partial(tf.zeros, variable.shape, dtype)
+            zeros = functools.partial(tf.zeros, value.shape, dtype)
             return self._kept.between(f"outer/{variable.op.name}{suffix}", zeros)
 
 
@@ -209,6 +217,12 @@ def _set_center(center: Variable, weight: Variable) -> Operation:
     """
     with v1.device(weight.device):
         return v1.assign(center, tf.raw_ops.DeepCopy(x=weight.read_value())).op
+
+
+def _on(variable: Variable, function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
+    """Returns what a function makes of a value, on the device of a variable."""
+    with v1.device(variable.device):
+        return function(value)
 
 
 def _difference(center: Variable, weight: Variable) -> Tensor:

@@ -48,6 +48,8 @@ class AllReduce:
         before the outer optimizer's result is taken.
       mixing: α in [0, 1): with a delay, a weight becomes α times the local weight plus 1 - α times
         the result. With 0 the local steps of the delay are dropped.
+      averages_curvature: True to average in rounds what the inner optimizer knows of the curvature,
+        such as K-FAC's factors, in 32 bits. All workers then compute its inverses anew.
     """
 
     communication: Communication = "auto"
@@ -61,6 +63,7 @@ class AllReduce:
     fragments: int = 1
     delay: int = 0
     mixing: float = 0.5
+    averages_curvature: bool = True
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -91,8 +94,10 @@ class AllReduce:
                 f"AllReduce: check_every must be a whole number ≥ 0, got {self.check_every!r}. "
                 "0 stands for no checks."
             )
-        if not isinstance(self.evaluates, bool):
-            raise ValueError(f"AllReduce: evaluates must be True or False, got {self.evaluates!r}.")
+        for name in ("evaluates", "averages_curvature"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"AllReduce: {name} must be True or False, got {value!r}.")
         self._check_rounds()
 
     def __deepcopy__(self, memo: object) -> "AllReduce":

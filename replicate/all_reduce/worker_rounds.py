@@ -6,8 +6,8 @@ worker its share. Then the changes of the weights are summed in packs, and the o
 its step (`replicate.outer_step`), on all workers alike.
 
 Three kinds of variables are equal on all workers after a round: the weights and what the outer
-optimizer keeps; statistics of batches, which are averaged; and the global step. All others, such as
-the slots of the inner optimizer, stay those of each worker.
+optimizer keeps; statistics of batches and K-FAC's factors, which are averaged; and the global step.
+All others, such as the slots of the inner optimizer, stay those of each worker.
 
 Fragments of the variables may have their rounds at different steps. With a delay, the sums are made
 beside local steps, and taken later. What is equal in between is the centers, from which changes are
@@ -27,6 +27,7 @@ from replicate.all_reduce.fragments import Schedule, cut
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.round_variables import RoundVariables
 from replicate.batch_norm.statistics import batch_statistics
+from replicate.protocols import AVERAGED_IN_ROUNDS, AveragedInRounds
 
 v1 = tf.compat.v1
 
@@ -154,11 +155,21 @@ class WorkerRounds:
                 f"{len(weights)}: {', '.join(each.op.name for each in weights)}. A fragment has "
                 "whole variables."
             )
-        averages = [each for each, _ in copies if each.dtype.is_floating]
-        counters = [each for each, _ in copies if not each.dtype.is_floating]
         known = {variable.ref(): own for variable, own in copies}
-        kinds = [_cut(each, count) for each in (weights, averages, counters)]
-        return [Members(*each, copies=known) for each in zip(*kinds, strict=True)]
+        states: list[AveragedInRounds] = []
+        if self.group.settings.averages_curvature:
+            states = v1.get_collection(AVERAGED_IN_ROUNDS)
+        given = [(each, tf.identity, tf.identity) for each, _ in copies if each.dtype.is_floating]
+        averages = [*given, *(each for state in states for each in state.averages())]
+        counters = [each for each, _ in copies if not each.dtype.is_floating]
+        members = [Members([], [], [], known, []) for _ in range(count)]
+        for p, places in enumerate(_cut(weights, count)):
+            members[p].weights.extend(weights[place] for place in places)
+        for p, places in enumerate(_cut([each for each, _, _ in averages], count)):
+            members[p].averages.extend(averages[place] for place in places)
+        members[-1].counters.extend(counters)
+        members[-1].states.extend(states)
+        return members
 
     def start(self, session: v1.Session) -> None:
         """Goes on where the variables of a session are. Call it before the first step."""
@@ -278,9 +289,6 @@ def _weights() -> list[Variable]:
     return weights
 
 
-def _cut(variables: Sequence[Variable], count: int) -> list[list[Variable]]:
-    """Divides variables into fragments by their bytes."""
-    if count == 1:
-        return [list(variables)]
-    sizes = [(each.shape.num_elements() or 0) * each.dtype.size for each in variables]
-    return [[variables[place] for place in places] for places in cut(sizes, count)]
+def _cut(variables: Sequence[Variable], count: int) -> list[list[int]]:
+    """Divides variables, by their places, into fragments by their bytes."""
+    return cut([(each.shape.num_elements() or 0) * each.dtype.size for each in variables], count)

@@ -136,20 +136,84 @@ def test_worker_whose_thread_fails_ends_with_its_error_and_the_others_lose_it(
     assert isinstance(chief, replicate.ClusterError), chief
 
 
-@pytest.mark.slow
-def test_a_round_averages_workers_that_have_trained_alone(workers, tmp_path):
-    """Each has factors of its own batches, and damps and inverts them by itself."""
-    model_fn, inputs = model(layers=ONE_LAYER), workers.parts(0, 8, 12)
-    alone = [
-        workers.train(model_fn, input_fn, tmp_path / str(rank), max_steps=3)
-        for rank, input_fn in enumerate(inputs)
-    ]
+class LinearWorker:
+    """K-FAC on linear regression in NumPy: λ = 0.1, rate 0.05, momentum 0.9, inverses every 2."""
+
+    def __init__(self, x, y):
+        self._x, self._y = np.c_[x, np.ones(len(x))].astype(np.float64), y
+        start = np.random.RandomState(0).randn(5, 1)
+        self.weights, self._velocity, self._steps = np.r_[start, [[0.0]]], 0.0, 0
+        self.sums, self.weight = [np.zeros([6, 6]), np.zeros([1, 1])], 0.0
+
+    def step(self):
+        errors = self._x @ self.weights - self._y
+        # The distribution has variance 1/2, and so twice the gradient of the loss.
+        for kept, rows in zip(self.sums, (self._x, 2 * errors), strict=True):
+            kept[:] = 0.95 * kept + rows.T @ rows / len(rows)
+        self.weight = 0.95 * self.weight + 1
+        if self._steps % 2 == 0:
+            self.invert()
+        gradient = self._x.T @ errors / len(errors)
+        self._velocity = 0.9 * self._velocity + self._inverses[0] @ gradient @ self._inverses[1]
+        self.weights = self.weights - 0.05 * self._velocity
+        self._steps += 1
+
+    def invert(self):
+        factors = [kept / self.weight for kept in self.sums]
+        ratio = np.sqrt(np.trace(factors[0]) / 6 / factors[1][0, 0])
+        damping = ratio * np.sqrt(0.1), np.sqrt(0.1) / ratio
+        self._inverses = [
+            np.linalg.inv(factor + d * np.eye(len(factor)))
+            for factor, d in zip(factors, damping, strict=True)
+        ]
+
+
+class LinearRounds:
+    """Rounds of two `LinearWorker`s, with plain averaging; of factors, if asked for."""
+
+    def __init__(self, workers, bounds, averages):
+        self.workers = [LinearWorker(workers.X[a:b], workers.Y[a:b]) for a, b in bounds]
+        self._shares = [(b - a) / 12 for a, b in bounds]
+        self._averages = averages
+
+    def round(self, steps):
+        for worker in self.workers:
+            for _ in range(steps):
+                worker.step()
+        weights = self._mean([worker.weights for worker in self.workers])
+        sums = [self._mean(pair) for pair in zip(*(w.sums for w in self.workers), strict=True)]
+        for worker in self.workers:
+            worker.weights = weights
+            if self._averages:
+                worker.sums = [kept.copy() for kept in sums]
+                worker.invert()
+
+    def _mean(self, values):
+        return sum(share * value for share, value in zip(self._shares, values, strict=True))
+
+
+@pytest.mark.parametrize("averages", [True, pytest.param(False, marks=pytest.mark.broad)])
+def test_a_round_averages_weights_and_factors_of_workers(workers, tmp_path, averages):
+    """Of linear regression, against NumPy: two rounds of three steps, by 8 and 4 rows.
+
+    Inverses are computed in even steps; and after a round, of what was averaged.
+    """
     plain = v1.train.GradientDescentOptimizer(1.0)
-    settings = replicate.AllReduce(every=3, outer_optimizer=plain, timeout_secs=10)
-    found = workers.train_together(
-        model_fn, inputs, tmp_path / "rounds", settings=settings, max_steps=3
+    settings = replicate.AllReduce(
+        every=3, outer_optimizer=plain, timeout_secs=60, averages_curvature=averages
     )
+    found = workers.train_together(
+        model(layers=ONE_LAYER),
+        workers.parts(0, 8, 12),
+        tmp_path,
+        settings=settings,
+        max_steps=6,
+    )
+    reference = LinearRounds(workers, [(0, 8), (8, 12)], averages)
+    for _ in range(2):
+        reference.round(3)
+    for worker, values in zip(reference.workers, found, strict=True):
+        weights = np.concatenate([values["out/w"], values["out/b"][None]])
+        np.testing.assert_allclose(weights, worker.weights, rtol=1e-6)
     for name in ("out/w", "out/b"):
-        mean = (8 * alone[0][name] + 4 * alone[1][name]) / 12
-        np.testing.assert_allclose(found[0][name], mean, rtol=1e-9)
         np.testing.assert_array_equal(found[1][name], found[0][name])

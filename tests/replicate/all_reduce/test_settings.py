@@ -29,6 +29,7 @@ JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
         ({"every": 2, "fragments": 3}, "fragments must be .* from 1 to every=2.* got 3"),
         ({"delay": 1}, "delay must be a whole number ≥ 0 and below every=None.* got 1"),
         ({"every": 2, "delay": 2}, "delay must be .* below every=2.* got 2"),
+        ({"averages_curvature": 1}, "averages_curvature must be True or False, got 1"),
         ({"every": 2, "delay": 1, "mixing": 1}, "mixing must be .* below 1, got 1"),
         ({"every": 2, "fragments": 2, "outer_optimizer": SGD}, "with fragments=2, .* a function"),
     ],
