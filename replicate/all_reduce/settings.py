@@ -39,6 +39,9 @@ class AllReduce:
         `GradientDescentOptimizer(1.0)` averages the weights.
       bits: Bits in which a round sends each change of a weight: 32, 16 (bfloat16), 8 or 4. What is
         lost by fewer than 32 is added to the changes of the next round.
+      min_workers: Fewest workers with which training goes on after others were lost, ≥ 1: the rest
+        hand over the state of the newest step, for a new group (`replicate.launch --min_workers`).
+        Each worker then keeps a copy of all variables. None to start from the newest checkpoint.
     """
 
     communication: Communication = "auto"
@@ -49,6 +52,7 @@ class AllReduce:
     every: int | None = None
     outer_optimizer: Any = dataclasses.field(default=None, repr=False)
     bits: Literal[32, 16, 8, 4] = 32
+    min_workers: int | None = None
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -81,6 +85,11 @@ class AllReduce:
             )
         if not isinstance(self.evaluates, bool):
             raise ValueError(f"AllReduce: evaluates must be True or False, got {self.evaluates!r}.")
+        if self.min_workers is not None and not _is_whole(self.min_workers, 1):
+            raise ValueError(
+                f"AllReduce: min_workers must be a whole number ≥ 1, or None to start from the "
+                f"newest checkpoint after a loss; got {self.min_workers!r}."
+            )
         self._check_rounds()
 
     def __deepcopy__(self, memo: object) -> "AllReduce":

@@ -166,14 +166,19 @@ def poll_secs(waited: float, longest: float) -> float:
     return min(longest, max(_SHORTEST_POLL_SECS, waited / 10))
 
 
-def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
-    """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'"."""
+def absent_tasks(
+    config: RunConfig, jobs: Iterable[str], limit_secs: float = _ANSWER_SECS
+) -> list[str]:
+    """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'".
+
+    Each has `limit_secs` for its answer.
+    """
     own = (config.task_type, config.task_id)
     return [
         f"{job} {index} at {address!r}"
         for job in jobs
         for index, address in _addresses(config, job)
-        if (job, index) != own and not _answers(address)
+        if (job, index) != own and not _answers(address, limit_secs)
     ]
 
 
@@ -321,10 +326,10 @@ def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
     return [pair for pair in enumerate(config.cluster.jobs.get(job, ())) if pair[1]]
 
 
-def _answers(address: str) -> bool:
+def _answers(address: str, limit_secs: float = _ANSWER_SECS) -> bool:
     """Returns True if a gRPC server at "host:port" greets a client in time."""
     try:
-        with connect(address, _ANSWER_SECS) as line:
+        with connect(address, limit_secs) as line:
             line.sendall(_HTTP2_GREETING)
             return bool(line.recv(1))
     except OSError:

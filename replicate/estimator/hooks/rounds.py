@@ -57,12 +57,12 @@ class RoundsHook(ScheduledHook):
     @property
     def allows_save(self) -> bool:
         """True right after a round in which the chief has announced a save."""
-        return not self._is_between_rounds and self._report is not None and self._report.saves
+        return self.are_equal and self._report is not None and self._report.saves
 
     @property
-    def _is_between_rounds(self) -> bool:
-        """True if this worker has made steps since the last round."""
-        return self._readings.step != self._last_step
+    def are_equal(self) -> bool:
+        """True if this worker has made no step since the last round: all have the same weights."""
+        return self._readings.step == self._last_step
 
     def next_run(self) -> NextRun:
         """Returns the step of the next round."""
@@ -118,7 +118,7 @@ class RoundsHook(ScheduledHook):
         Workers that all make their last step in a round know that there is no other.
         """
         report = self._report
-        if has_input and not self._is_between_rounds and not (report and any(report.ended)):
+        if has_input and self.are_equal and not (report and any(report.ended)):
             return
         while not (self._agreement.is_reached or (self._report and all(self._report.ended))):
             if self._is_interrupted():
