@@ -94,13 +94,7 @@ def start_server(config: RunConfig) -> v1.train.Server:
             f"Cannot start the server of {task} {index}: port {port}, given for it in TF_CONFIG as "
             f"{address!r}, is in use. End the process that holds it, or choose another port."
         )
-    log.warning(
-        "The server of %s %d listens on port %d of all interfaces, without any authentication: "
-        "keep the port closed to everybody else.",
-        task,
-        index,
-        port,
-    )
+    warn_of_open_port(config)
     others = (address for tasks in config.cluster.jobs.values() for address in tasks if address)
     disconnect_at_the_end({host_and_port(each)[1] for each in others})
     options = complete_config(config.session_config)
@@ -113,6 +107,18 @@ def start_server(config: RunConfig) -> v1.train.Server:
         task_index=index,
         protocol=config.protocol,
         config=options,
+    )
+
+
+def warn_of_open_port(config: RunConfig) -> None:
+    """Warns that everybody who reaches the port of this process can run code in it."""
+    task, index = config.task_type, config.task_id
+    log.warning(
+        "The server of %s %d listens on port %d of all interfaces, without any authentication: "
+        "keep the port closed to everybody else.",
+        task,
+        index,
+        host_and_port(config.cluster.jobs[task][index])[1],
     )
 
 
