@@ -47,6 +47,7 @@ def train(cluster, journal, tmp_path, reference):
             evaluator=False,
             restarts=restarts,
             min_workers=2,
+            forks=True,
             **{"max_delay_secs": 0.1, **settings},
         )
         journal.react = lambda name, text: react(supervisor, name, text)
@@ -155,6 +156,6 @@ def test_random_faults(train, journal, monkeypatch, every):
             made.append((name, text, number.name))
             os.killpg(pid, number)
 
-    train(react, every, steps=40 * FAULTS, workers=4, restarts=1000, forks=True)
+    train(react, every, steps=40 * FAULTS, workers=4, restarts=1000)
     print(f"{len(made)} faults: {made}")
     assert len(made) == FAULTS

@@ -49,7 +49,8 @@ class HandOver:
         self._folder = os.path.join(model_dir, FOLDER, "hand_over")
         self._prefix = os.path.join(self._folder, name)
         self._size = int(name.rpartition("_")[2])
-        step = v1.train.get_global_step().op.name
+        self._global_step = v1.train.get_global_step()
+        step = self._global_step.op.name
         with v1.name_scope("hand_over"):
             copies = {each.op.name: _copy_of(each) for each in variables}
             pairs = [(copies[each.op.name], each) for each in variables]
@@ -84,14 +85,15 @@ class HandOver:
           The number of batches that were read; None if the variables keep their values.
         """
         saved = self._saved()
-        step = int(session.run(v1.train.get_global_step()))
+        step = int(session.run(self._global_step))
         if not saved or saved[-1].step < step:
             return None
         if saved[-1].step == step and saved[-1].size == self._size:
             return None
-        self._saver.restore(session, saved[-1].path)
-        session.run(self._back)
-        return int(session.run(self._elements))
+        with session.graph.as_default():
+            self._saver.restore(session, saved[-1].path)
+            session.run(self._back)
+            return int(session.run(self._elements))
 
     def exists(self) -> bool:
         """Returns True if a worker has handed its state over."""
