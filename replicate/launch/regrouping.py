@@ -16,7 +16,9 @@ from replicate.exit_codes import ExitCode
 from replicate.launch.task_state import TaskState
 
 LEAVE_SECS = 10.0
-"""Seconds for all to end after the first one has ended: the newest step is saved then."""
+"""Seconds for all to end after the first one has ended: the newest step is saved then.
+
+The same for them to miss a lost one by themselves."""
 
 STEADY_SECS = 30.0
 """Seconds from the start of a group until lost workers come back, at least."""
@@ -57,7 +59,7 @@ class Regrouping:
         self._min_workers = min_workers
         self._log = log
         self._is_ending = self._has_cause = self._has_said = False
-        self._ends_by = math.inf
+        self._ask_at = self._ends_by = math.inf
         self._killed: list[TaskState] = []
         self._vain = 0
 
@@ -76,6 +78,7 @@ class Regrouping:
             self._ends_by = min(self._ends_by, time.monotonic() + LEAVE_SECS)
         else:
             self._has_cause = True
+            self._ask_at = min(self._ask_at, time.monotonic() + LEAVE_SECS)
             self.members.remove(state)
             self._lost.append(state)
             state.back_at = restarts_at()
@@ -96,12 +99,18 @@ class Regrouping:
             each.back_at = math.inf
         self.members += back
         self._is_ending = self._has_cause = self._has_said = False
-        self._ends_by = math.inf
+        self._ask_at = self._ends_by = math.inf
         self._killed.clear()
         return self.members
 
     def end_stragglers(self) -> None:
-        """Kills members that are stopped, and those that do not end although others have."""
+        """Kills members that are stopped, and those that do not end although others have.
+
+        Members that have not begun to train do not miss a lost one, and are asked to end.
+        """
+        if time.monotonic() >= self._ask_at:
+            self._ask_at = math.inf
+            self._ask_to_end()
         is_late = time.monotonic() >= self._ends_by
         for each in self.members:
             if each.process is None or each in self._killed:
@@ -115,14 +124,17 @@ class Regrouping:
     def begin_growth(self) -> None:
         """Asks the members to save and to end, if a lost one may come back to a steady group."""
         back = self._back()
-        running = [each for each in self.members if each.process is not None]
-        newest = max((each.started_at for each in running), default=math.inf)
+        running = [each.started_at for each in self.members if each.process is not None]
+        newest = max(running, default=math.inf)
         if self._is_ending or not back or time.monotonic() < newest + STEADY_SECS:
             return
         self._is_ending = self._has_cause = True
         names = ", ".join(each.name for each in back)
         self._log(f"{names} can come back: the others save, and all start again together")
-        for each in running:
+        self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        for each in self.members:
             if each.process is not None:
                 each.process.send_signal(signal.SIGTERM)
 
