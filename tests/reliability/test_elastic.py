@@ -47,7 +47,7 @@ def train(cluster, journal, tmp_path, reference):
             evaluator=False,
             restarts=restarts,
             min_workers=2,
-            forks=True,
+            forks=os.environ.get("FORKS") != "0",
             **{"max_delay_secs": 0.1, **settings},
         )
         journal.react = lambda name, text: react(supervisor, name, text)
