@@ -26,6 +26,9 @@ STEADY_SECS = 30.0
 _STOPPED = "T"
 """State of a process that a signal has stopped, as /proc tells it."""
 
+_ABORTED = 128 + signal.SIGABRT
+"""Code of a process that TensorFlow aborts, as one that ends while calls to a lost one hang."""
+
 _MOST_VAIN = 10
 """Groups, one after the other, that may end soon although none of their members is lost."""
 
@@ -72,9 +75,10 @@ class Regrouping:
           True if the others may go on, or wait for it; False if too few are left, or if groups end
           again and again although none of their members is lost.
         """
+        is_abort_at_end = self._is_ending and code == _ABORTED
         self._is_ending = True
         self._has_cause = self._has_cause or time.monotonic() - state.started_at >= _LONG_SECS
-        if code in (ExitCode.CLUSTER_TROUBLE, ExitCode.TERMINATED):
+        if code in (ExitCode.CLUSTER_TROUBLE, ExitCode.TERMINATED) or is_abort_at_end:
             self._ends_by = min(self._ends_by, time.monotonic() + LEAVE_SECS)
         else:
             self._has_cause = True
