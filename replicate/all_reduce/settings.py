@@ -50,6 +50,9 @@ class AllReduce:
         the result. With 0 the local steps of the delay are dropped.
       averages_curvature: True to average in rounds what the inner optimizer knows of the curvature,
         such as K-FAC's factors, in 32 bits. All workers then compute its inverses anew.
+      min_workers: Fewest workers with which training goes on after others were lost, ≥ 1: the rest
+        hand over the state of the newest step, for a new group (`replicate.launch --min_workers`).
+        Each worker then keeps a copy of all variables. None to start from the newest checkpoint.
     """
 
     communication: Communication = "auto"
@@ -64,6 +67,7 @@ class AllReduce:
     delay: int = 0
     mixing: float = 0.5
     averages_curvature: bool = True
+    min_workers: int | None = None
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -98,6 +102,11 @@ class AllReduce:
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"AllReduce: {name} must be True or False, got {value!r}.")
+        if self.min_workers is not None and not _is_whole(self.min_workers, 1):
+            raise ValueError(
+                f"AllReduce: min_workers must be a whole number ≥ 1, or None to start from the "
+                f"newest checkpoint after a loss; got {self.min_workers!r}."
+            )
         self._check_rounds()
 
     def __deepcopy__(self, memo: object) -> "AllReduce":

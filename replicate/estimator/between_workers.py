@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from replicate.estimator.checkpoints.worker_state import WorkerState
 from replicate.estimator.cluster.meeting import Facts, Meeting
+from replicate.estimator.cluster.worker_group import worker_names
+from replicate.estimator.hooks.hand_over import HandOverHook
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.rounds import RoundsHook
 from replicate.estimator.hooks.same_variables import SameVariablesHook
@@ -17,6 +19,7 @@ from replicate.estimator.hooks.saving import saves_checkpoints
 from replicate.estimator.hooks.step_loop import StopAgreement
 from replicate.estimator.input_batches import Inputs
 from replicate.estimator.stop_conditions import StopConditions
+from replicate.estimator.strategies import all_reduce_of
 from replicate.estimator.worker_start import WorkerStart
 
 v1 = tf.compat.v1
@@ -86,6 +89,51 @@ def rounds_of(
         is_save_due,
         state,
     )
+
+
+def hand_over_of(
+    inputs: Inputs, conditions: StopConditions, rounds: RoundsHook | None
+) -> HandOverHook | None:
+    """Returns the hook that hands the newest step over to the workers that are left after a loss.
+
+    None without `AllReduce(min_workers=…)`.
+
+    Raises:
+      ValueError: No checkpoints are saved, or the cluster has fewer workers than that.
+    """
+    config, watchdog = conditions.config, conditions.watchdog
+    settings = all_reduce_of(config.train_distribute)
+    if settings is None or settings.min_workers is None:
+        return None
+    names = worker_names(config) or ["this process"]
+    if not saves_checkpoints(config):
+        raise ValueError(
+            f"AllReduce(min_workers={settings.min_workers}) needs checkpoints, from which workers "
+            "go on after a loss, and RunConfig has neither save_checkpoints_steps nor "
+            "save_checkpoints_secs. Set one of them."
+        )
+    if config.cluster.jobs and len(names) < settings.min_workers:
+        raise ValueError(
+            f"AllReduce(min_workers={settings.min_workers}) trains with no fewer workers, and "
+            f"TF_CONFIG lists {len(names)}. Correct one of them, or --min_workers of the launcher."
+        )
+
+    def is_by_signal() -> bool:
+        agreement = conditions.agreement
+        return conditions.is_interrupted() or bool(agreement and agreement.is_by_signal)
+
+    hook = HandOverHook(
+        conditions.readings,
+        inputs.position,
+        str(config.model_dir),
+        names,
+        config.global_id_in_cluster or 0,
+        watchdog.lost_peers,
+        lambda: rounds is None or rounds.are_equal,
+        is_by_signal,
+    )
+    watchdog.end_after(hook.hand_over)
+    return hook
 
 
 def checks_of_variables(inputs: Inputs, readings: StepReadings) -> list[SameVariablesHook]:

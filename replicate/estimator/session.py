@@ -37,7 +37,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         keeps_values: bool = True,
         load: Callable[[v1.Session], None] | None = None,
         show_start: Callable[[str], None] | None = None,
-        share: Callable[[v1.Session], None] | None = None,
+        share: Callable[[v1.Session], int | None] | None = None,
     ):
         """Stores the parts of a session; makes none yet.
 
@@ -52,7 +52,8 @@ class RestoringSessionCreator(v1.train.SessionCreator):
             values, because other processes continue to train them.
           load: Assigns values to variables after the initialisers ran; not called after a load.
           show_start: Called with a text that says where the variables get their values from.
-          share: Called when the variables have their values; gives them to other workers.
+          share: Called when the variables have their values; gives them to other workers. If it
+            has changed them, it returns the number of batches to read on after.
         """
         self._keeps_values = keeps_values
         self._target = target
@@ -105,11 +106,12 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         else:
             restore_variables(session, self._saver, checkpoint)
         require_ready(session, scaffold.ready_for_local_init_op)
-        if self._share is not None:
-            self._share(session)
+        elements = None if self._share is None else self._share(session)
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
         require_ready(session, scaffold.ready_op)
-        if self._position is not None:
+        if self._position is not None and elements is not None:
+            self._position.begin_after(session, elements)
+        elif self._position is not None:
             self._begin_input(self._position, session, checkpoint, is_alive)
 
     def _begin_input(

@@ -16,6 +16,7 @@ from replicate.errors import TrainingInterrupted
 from replicate.estimator.between_workers import (
     agreement_of,
     checks_of_variables,
+    hand_over_of,
     own_state,
     rounds_of,
     worker_start,
@@ -35,6 +36,7 @@ from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.events import event_hooks
 from replicate.estimator.hooks.finite import FiniteVariablesListener
 from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
+from replicate.estimator.hooks.hand_over import HandOverHook
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
@@ -162,7 +164,8 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             lambda: stop.is_done or any(hook.is_due for hook in saving),
         )
         saving += _checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds)
-        creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions)
+        hand_over = hand_over_of(inputs, conditions, rounds)
+        creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions, hand_over)
         hooks = [
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
@@ -178,6 +181,7 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
             *saving,
+            *([hand_over] if hand_over else []),
         ]
         _run_loop(creator, hooks, conditions, progress, run, rounds, inputs.position)
     _raise_if_interrupted(conditions, interruption, config)
@@ -196,6 +200,7 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         state = own_state(inputs, conditions)
         stop = StopHook(readings, request.steps, request.max_steps)
         rounds = rounds_of(inputs, conditions, lambda: stop.is_done, state=state)
+        hand_over = hand_over_of(inputs, conditions, rounds)
         start = _worker_start(inputs, run, conditions, state)
         creator: v1.train.SessionCreator = (
             start.worker_creator(scaffold, conditions.should_cancel_wait)
@@ -209,6 +214,7 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             stop,
             run.start,
             progress,
+            *([hand_over] if hand_over else []),
         ]
         _run_loop(creator, hooks, conditions, progress, run, rounds)
     _raise_if_interrupted(conditions, interruption, config)
@@ -221,13 +227,23 @@ def _chief_session_creator(
     run: TrainingRun,
     progress: ProgressHook,
     conditions: StopConditions,
+    hand_over: HandOverHook | None,
 ) -> v1.train.SessionCreator:
-    """Returns the creator of sessions that start at the newest checkpoint."""
+    """Returns the creator of sessions that start at the newest checkpoint.
+
+    They start at the step that other workers have handed over, if that is newer.
+    """
     config = run.config
     model_dir = str(config.model_dir)
     start = _worker_start(inputs, run, conditions)
 
-    def make(share: Callable[[v1.Session], None] | None = None) -> RestoringSessionCreator:
+    def make(copy: Callable[[v1.Session], None] | None = None) -> RestoringSessionCreator:
+        def share(session: v1.Session) -> int | None:
+            elements = None if hand_over is None else hand_over.state.load(session)
+            if copy is not None:
+                copy(session)
+            return elements
+
         return RestoringSessionCreator(
             spec.scaffold,
             saver,
@@ -358,6 +374,7 @@ def _run_loop(
     def failures() -> Iterator[None]:
         with (
             conditions.restarts.record_cause(),
+            conditions.watchdog.handing_over(),
             lost_workers_named(
                 config, conditions.watchdog.peers.lost, lambda: conditions.watchdog.error
             ),

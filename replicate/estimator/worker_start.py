@@ -18,7 +18,7 @@ from replicate.estimator.cluster.meeting import Facts, Meeting
 from replicate.estimator.cluster.server_session import ServerSession
 from replicate.estimator.cluster.worker_group import lost_workers_named
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import RestoringSessionCreator, require_ready
+from replicate.estimator.session import require_ready
 from replicate.estimator.session_options import session_options
 from replicate.version import version
 
@@ -56,7 +56,7 @@ class WorkerStart:
 
     def chief_creator(
         self,
-        make: Callable[[Callable[[v1.Session], None]], RestoringSessionCreator],
+        make: Callable[[Callable[[v1.Session], None]], v1.train.SessionCreator],
         should_cancel: Callable[[], bool],
     ) -> v1.train.SessionCreator:
         """Returns the creator of the chief's session.

@@ -13,8 +13,8 @@ import tensorflow as tf
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.settings import AllReduce
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import warn_of_open_port
 from replicate.estimator.cluster.worker_group import KEYS_PER_CALL, worker_names
-from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.keras.watch import Watch
 from replicate.roles import TaskType
@@ -136,12 +136,7 @@ def _connected(config: RunConfig) -> Any:
     """Returns the strategy whose constructor starts the server and waits for the others."""
     own = f"{config.task_type} {config.task_id}"
     address = config.cluster.jobs[config.task_type][config.task_id]
-    log.warning(
-        "The server of %s listens at %s on all interfaces, without any authentication: keep the "
-        "port closed to everybody else.",
-        own,
-        address,
-    )
+    warn_of_open_port(config)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         config.cluster_spec, task_type=config.task_type, task_id=config.task_id, rpc_layer="grpc"
     )

@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import final
 
-import tensorflow as tf
-
 from replicate.errors import ClusterError
-from replicate.estimator.cluster.peers import Peers, loss_of
+from replicate.estimator.cluster.peers import LOST, Peers, loss_of
 from replicate.estimator.cluster.servers import absent_tasks
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import TRAINERS
@@ -26,9 +24,6 @@ POLL_SECS = 0.2
 
 LOOK_SECS = 2.0
 """Seconds in which a lost process is looked for after a collective has failed."""
-
-_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
-"""Errors of collectives whose other end is gone."""
 
 
 @final
@@ -82,7 +77,7 @@ class Watch:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """Ends the process by the code of a lost process if an uncaught error says that one is."""
-        if not isinstance(error, _LOST) or "Collective" not in error.message:
+        if not isinstance(error, LOST) or "Collective" not in error.message:
             self._show(kind, error, trace)
             return
         deadline = time.monotonic() + LOOK_SECS

@@ -86,6 +86,14 @@ def define_flags() -> Any:
         "No parameter servers: for RunConfig(train_distribute=replicate.AllReduce()).",
         **of_launcher,
     )
+    flags.DEFINE_integer(
+        "min_workers",
+        None,
+        "With --all_reduce and AllReduce(min_workers=…): go on without lost workers while this "
+        "many are left. With --restart they come back, and fewer wait for them.",
+        1,
+        **of_launcher,
+    )
     flags.DEFINE_bool("chief", False, "Add a chief to the workers.", **of_launcher)
     flags.DEFINE_bool("evaluator", False, "Add an evaluator.", **of_launcher)
     restart = flags.Flag(
@@ -130,6 +138,7 @@ def main(arguments: Sequence[str]) -> int:
             evaluator=values["evaluator"].value,
             host=values["host"].value,
         )
+        _check_min_workers(values)
     except (flags.Error, ValueError, OSError) as error:
         _fail(str(error))
     console = Console([str(task) for task in plan.tasks], sys.stdout, sys.stderr)
@@ -145,6 +154,7 @@ def main(arguments: Sequence[str]) -> int:
             grace_secs=values["grace_secs"].value,
             environment=_environment(os.environ, values["host"].value),
             bar_columns=console.bar_columns,
+            min_workers=values["min_workers"].value,
         )
         try:
             code = supervisor.run()
@@ -174,6 +184,17 @@ def _number_of_servers(values: Any) -> int:
             "for some. Leave one of the two out"
         )
     return 0
+
+
+def _check_min_workers(values: Any) -> None:
+    """Raises ValueError for a --min_workers that cannot be kept."""
+    fewest, workers = values["min_workers"].value, values["workers"].value
+    if fewest is not None and not values["all_reduce"].value:
+        raise ValueError(
+            f"--min_workers={fewest} is for workers without parameter servers. Add --all_reduce"
+        )
+    if fewest is not None and fewest > workers + values["chief"].value:
+        raise ValueError(f"--min_workers={fewest} is more than --workers={workers}")
 
 
 def _flags_help(values: Any) -> str:

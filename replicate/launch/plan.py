@@ -9,7 +9,7 @@ import dataclasses
 import json
 import random
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replicate.roles import Role, TaskType, role_of
 
@@ -58,6 +58,26 @@ class ClusterPlan:
         return json.dumps(
             {"cluster": cluster, "task": {"type": task.job, "index": task.index}},
         )
+
+    def regrouped(self, members: Sequence[Task]) -> "ClusterPlan":
+        """Returns the plan of a new group of workers, which are renumbered, on free ports.
+
+        Args:
+          members: Some of the tasks of this plan, by their ranks in the new one.
+
+        Raises:
+          OSError: Too few ports are free.
+        """
+        hosts = [str(each.address).rpartition(":")[0] for each in members]
+        jobs = [TaskType.CHIEF, *[TaskType.WORKER] * (len(members) - 1)]
+        trainers = [
+            Task(job, max(rank - 1, 0), f"{host}:{port}")
+            for rank, (job, host, port) in enumerate(
+                zip(jobs, hosts, free_ports(len(jobs)), strict=True)
+            )
+        ]
+        others = [each for each in self.tasks if not each.role.trains]
+        return ClusterPlan((*trainers, *others))
 
 
 def cluster_plan(

@@ -6,13 +6,14 @@ The rules:
 - A failed task ends the job, unless a restart may help (exit code 128 or above, or a signal) and
   the task has restarts left. The pause before a restart doubles each time, and is short again once
   the task has run for some minutes.
+- With `min_workers`, equal workers go on without a lost one (`regrouping.py`) while that many are
+  left, or may come back.
 - A signal to the supervisor is passed on to all tasks. A second one kills them.
 
 A `Backend` starts the processes, a `Display` shows their output.
 """
 
 import contextlib
-import dataclasses
 import math
 import os
 import signal
@@ -22,49 +23,20 @@ from types import FrameType
 from typing import final
 
 from replicate.exit_codes import ExitCode
-from replicate.launch.backend import Backend, ProcessHandle, ProcessPlan
+from replicate.launch.backend import Backend, ProcessPlan
 from replicate.launch.console import LAUNCHER, Display
 from replicate.launch.local_backend import LocalBackend
 from replicate.launch.output_streams import OutputStreams
-from replicate.launch.plan import ClusterPlan, Task
+from replicate.launch.plan import ClusterPlan
+from replicate.launch.regrouping import Regrouping
+from replicate.launch.task_state import FIRST_DELAY_SECS, TaskState
 
 _POLL_SECS = 0.1
-_FIRST_DELAY_SECS = 1.0
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
 _CLUSTER_ERROR_CODE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclasses.dataclass(eq=False)
-class _TaskState:
-    """The state of one task. Times are seconds of the monotonic clock; infinite means never.
-
-    Attributes:
-      task: The task.
-      process: Its process; None while none runs.
-      starts: Number of times that it was started.
-      started_at: Time of its last start.
-      start_at: Time at which to start it.
-      next_delay_secs: Pause before its next restart.
-      kill_at: Time at which to kill its process.
-      code: Exit code of its last process; None before that has ended.
-    """
-
-    task: Task
-    process: ProcessHandle | None = None
-    starts: int = 0
-    started_at: float = 0.0
-    start_at: float = 0.0
-    next_delay_secs: float = _FIRST_DELAY_SECS
-    kill_at: float = math.inf
-    code: int | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """True if no process runs and none will be started."""
-        return self.process is None and self.start_at == math.inf
 
 
 @final
@@ -84,6 +56,7 @@ class Supervisor:
         backend: Backend | None = None,
         max_delay_secs: float = 60.0,
         steady_secs: float = 300.0,
+        min_workers: int | None = None,
     ):
         """Keeps the settings; `run` starts the tasks.
 
@@ -101,6 +74,8 @@ class Supervisor:
           max_delay_secs: Upper limit of the pause before a restart, which is 1, 2, 4 ... seconds.
           steady_secs: If a task ran for this many seconds before it ended, the pause is 1 second
             again. Longer than a task takes to start; the number of restarts is not affected.
+          min_workers: Fewest workers, ≥ 1, that go on without those that are lost, in a cluster
+            without parameter servers; None for a job that ends, or restarts all.
         """
         self._plan = plan
         self._command = command
@@ -113,7 +88,11 @@ class Supervisor:
         self._max_delay_secs = max_delay_secs
         self._steady_secs = steady_secs
         self._streams = OutputStreams(display)
-        self._states = {str(task): _TaskState(task) for task in plan.tasks}
+        self._states = {str(task): TaskState(str(task), task) for task in plan.tasks}
+        trainers = [each for each in self._states.values() if each.task.role.trains]
+        self._regrouping = (
+            None if min_workers is None else Regrouping(trainers, min_workers, self._log)
+        )
         self._signals: list[int] = []
         self._signalled_at = -math.inf
         self._end_signal: int | None = None  # The signal that ends the tasks, once the job ends.
@@ -143,6 +122,7 @@ class Supervisor:
                     self._start_due()
                     self._streams.show(_POLL_SECS)
                     self._collect_exits()
+                    self._regroup()
                     self._handle_signals()
                     self._end_overdue()
             finally:
@@ -188,7 +168,8 @@ class Supervisor:
             self._streams.add(name, state.process)
             state.starts += 1
             state.started_at, state.start_at = time.monotonic(), math.inf
-            place = f" at {task.address}" if task.address else ""
+            place = f" as {task}" if str(task) != name else ""
+            place += f" at {task.address}" if task.address else ""
             self._log(f"{name}{place}: {state.process.label}")
 
     def _collect_exits(self) -> None:
@@ -201,7 +182,7 @@ class Supervisor:
         for state, code, was_asked in exits:
             self._handle_exit(state, code, was_asked)
 
-    def _ended(self, state: _TaskState) -> tuple[int, bool] | None:
+    def _ended(self, state: TaskState) -> tuple[int, bool] | None:
         """Returns the exit code if the process has ended, and True if it was asked to."""
         process = state.process
         code = None if process is None else process.poll()
@@ -213,39 +194,72 @@ class Supervisor:
         state.process, state.code = None, code
         return code, was_asked
 
-    def _handle_exit(self, state: _TaskState, code: int, was_asked: bool) -> None:
+    def _handle_exit(self, state: TaskState, code: int, was_asked: bool) -> None:
         """Restarts a task that has ended, or ends the job, or does nothing."""
         is_done = any(state.task.role.saves and state.code == 0 for state in self._states.values())
         is_retryable = code >= _FIRST_RETRYABLE_CODE
-        message = f"{state.task} has ended with exit code {_described(code)}"
+        message = f"{state.name} has ended with exit code {_described(code)}"
         if was_asked or code == 0:
             self._log(message)
         elif self._end_signal is not None:
             self._log(message)
-            self._failed.append(str(state.task))
+            self._failed.append(state.name)
         elif is_retryable and is_done and state.task.address is not None:
             self._log(f"{message}; the chief is done, so that it is not started again")
-        elif is_retryable and state.starts <= self._restarts:
+        elif is_retryable and self._goes_on_without(state, code):
+            self._log(f"{message}; those that are left go on")
+        elif is_retryable and state.restarts < self._restarts:
             delay = self._plan_restart(state)
-            count = f"{state.starts} of {self._restarts}"
+            count = f"{state.restarts} of {self._restarts}"
             self._log(f"{message}; it starts again in {delay:g} s ({count})")
         else:
             used_up = " and has no restart left" if is_retryable and self._restarts else ""
             self._log(f"{message}{used_up}: the others are asked to end")
-            self._failed.append(str(state.task))
+            self._failed.append(state.name)
             self._end_job(signal.SIGTERM, code)
         if is_done:
             self._await_exits()
 
-    def _plan_restart(self, state: _TaskState) -> float:
+    def _plan_restart(self, state: TaskState) -> float:
         """Lets a task start again after a pause, which it returns in seconds."""
         now = time.monotonic()
         if now - state.started_at >= self._steady_secs:
-            state.next_delay_secs = _FIRST_DELAY_SECS
+            state.next_delay_secs = FIRST_DELAY_SECS
         delay = min(state.next_delay_secs, self._max_delay_secs)
         state.next_delay_secs = 2 * delay
+        state.restarts += 1
         state.start_at = now + delay
         return delay
+
+    def _goes_on_without(self, state: TaskState, code: int) -> bool:
+        """Returns True if the other workers go on without one whose process has ended."""
+
+        def restarts_at() -> float:
+            if state.restarts >= self._restarts:
+                return math.inf
+            self._plan_restart(state)
+            time_of_restart, state.start_at = state.start_at, math.inf
+            return time_of_restart
+
+        regrouping = self._regrouping
+        if regrouping is None or state not in regrouping.members:
+            return False
+        return regrouping.leave(state, code, restarts_at)
+
+    def _regroup(self) -> None:
+        """Ends a group of workers that has lost one, and starts the next group."""
+        regrouping = self._regrouping
+        if regrouping is None or self._end_signal is not None or self._exit_by < math.inf:
+            return
+        regrouping.end_stragglers()
+        regrouping.begin_growth()
+        members = regrouping.next_group()
+        if members is None:
+            return
+        self._plan = self._plan.regrouped([each.task for each in members])
+        trainers = [task for task in self._plan.tasks if task.role.trains]
+        for state, task in zip(members, trainers, strict=True):
+            state.task, state.start_at = task, time.monotonic()
 
     def _await_exits(self) -> None:
         """Gives workers and parameter servers time to exit once the chief is done.
@@ -253,7 +267,7 @@ class Supervisor:
         None of them is restarted any more.
         """
         for state in self._cluster_states():
-            state.start_at = math.inf
+            state.start_at = state.back_at = math.inf
         has_workers = any(state.task.role.trains for state in self._running())
         secs = _EXIT_SECS if has_workers else self._grace_secs
         self._exit_by = min(self._exit_by, time.monotonic() + secs)
@@ -287,7 +301,7 @@ class Supervisor:
         self._end_signal = number
         self._job_code = code
         for state in self._states.values():
-            state.start_at = math.inf
+            state.start_at = state.back_at = math.inf
         self._ask_to_end(
             [state for state in self._running() if not state.task.role.keeps_variables], number
         )
@@ -299,7 +313,7 @@ class Supervisor:
             self._exit_by = math.inf
             late = [state for state in self._cluster_states() if state in self._running()]
             for state in late:
-                self._log(f"{state.task} does not leave by itself and is asked to")
+                self._log(f"{state.name} does not leave by itself and is asked to")
             self._ask_to_end(late, signal.SIGTERM)
         running = self._running()
         if self._end_signal is not None and not any(each.task.role.trains for each in running):
@@ -308,20 +322,20 @@ class Supervisor:
             self._ask_to_end(unasked, self._end_signal)
         for state in self._running():
             if now >= state.kill_at and state.process is not None:
-                self._log(f"{state.task} is ended by force")
+                self._log(f"{state.name} is ended by force")
                 state.process.send_signal(signal.SIGKILL)
                 state.kill_at = math.inf
 
-    def _ask_to_end(self, states: Sequence[_TaskState], number: int) -> None:
+    def _ask_to_end(self, states: Sequence[TaskState], number: int) -> None:
         for state in states:
             if state.process is not None:
                 state.process.send_signal(number)
                 state.kill_at = time.monotonic() + self._grace_secs
 
-    def _running(self) -> list[_TaskState]:
+    def _running(self) -> list[TaskState]:
         return [state for state in self._states.values() if state.process is not None]
 
-    def _cluster_states(self) -> list[_TaskState]:
+    def _cluster_states(self) -> list[TaskState]:
         """Returns the states of all tasks except the evaluator."""
         return [state for state in self._states.values() if state.task.address is not None]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate._types import Nest
+from replicate._types import Nest, Tensor
 from replicate.estimator.checkpoints.pipeline_record import (
     describe_difference,
     large_buffers,
@@ -110,6 +110,11 @@ class InputPosition:
     def resumed_at(self) -> int:
         """Number of elements before the start of the present session, 0 for a new input."""
         return self._resumed_at
+
+    @property
+    def elements(self) -> Tensor:
+        """Number of elements that were read since the beginning of the input, int64 []."""
+        return self._count.read_value()
 
     def begin(self, session: v1.Session, checkpoint: str | None) -> None:
         """Starts the input at the position of the checkpoint, if there is one, of this pipeline."""

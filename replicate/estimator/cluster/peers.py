@@ -12,12 +12,22 @@ import threading
 from collections.abc import Sequence
 from typing import final
 
+import tensorflow as tf
+
 from replicate.addresses import connect
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import CHIEFS, TRAINERS
 
 CONNECT_SECS = 10.0
 """Seconds in which a peer that has just been there must answer."""
+
+LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.CancelledError,
+)
+"""Errors of a collective whose other end is gone."""
 
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS_TAKEN = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])

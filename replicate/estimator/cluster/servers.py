@@ -94,13 +94,7 @@ def start_server(config: RunConfig) -> v1.train.Server:
             f"Cannot start the server of {task} {index}: port {port}, given for it in TF_CONFIG as "
             f"{address!r}, is in use. End the process that holds it, or choose another port."
         )
-    log.warning(
-        "The server of %s %d listens on port %d of all interfaces, without any authentication: "
-        "keep the port closed to everybody else.",
-        task,
-        index,
-        port,
-    )
+    warn_of_open_port(config)
     others = (address for tasks in config.cluster.jobs.values() for address in tasks if address)
     disconnect_at_the_end({host_and_port(each)[1] for each in others})
     options = complete_config(config.session_config)
@@ -113,6 +107,18 @@ def start_server(config: RunConfig) -> v1.train.Server:
         task_index=index,
         protocol=config.protocol,
         config=options,
+    )
+
+
+def warn_of_open_port(config: RunConfig) -> None:
+    """Warns that everybody who reaches the port of this process can run code in it."""
+    task, index = config.task_type, config.task_id
+    log.warning(
+        "The server of %s %d listens on port %d of all interfaces, without any authentication: "
+        "keep the port closed to everybody else.",
+        task,
+        index,
+        host_and_port(config.cluster.jobs[task][index])[1],
     )
 
 
@@ -166,14 +172,19 @@ def poll_secs(waited: float, longest: float) -> float:
     return min(longest, max(_SHORTEST_POLL_SECS, waited / 10))
 
 
-def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
-    """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'"."""
+def absent_tasks(
+    config: RunConfig, jobs: Iterable[str], limit_secs: float = _ANSWER_SECS
+) -> list[str]:
+    """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'".
+
+    Each has `limit_secs` for its answer.
+    """
     own = (config.task_type, config.task_id)
     return [
         f"{job} {index} at {address!r}"
         for job in jobs
         for index, address in _addresses(config, job)
-        if (job, index) != own and not _answers(address)
+        if (job, index) != own and not _answers(address, limit_secs)
     ]
 
 
@@ -321,10 +332,10 @@ def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
     return [pair for pair in enumerate(config.cluster.jobs.get(job, ())) if pair[1]]
 
 
-def _answers(address: str) -> bool:
+def _answers(address: str, limit_secs: float = _ANSWER_SECS) -> bool:
     """Returns True if a gRPC server at "host:port" greets a client in time."""
     try:
-        with connect(address, _ANSWER_SECS) as line:
+        with connect(address, limit_secs) as line:
             line.sendall(_HTTP2_GREETING)
             return bool(line.recv(1))
     except OSError:

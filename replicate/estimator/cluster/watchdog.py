@@ -9,10 +9,11 @@ parameter server, and stops training if there is one. After a signal it ends the
 synchronous step. Workers without parameter servers are stopped as soon as one of them is lost.
 """
 
+import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -41,6 +42,12 @@ WAKE_SECS = 10
 PEER_WAKE_SECS = 3
 """The same, after the loss of a worker without which no other can go on."""
 
+PEER_LOOK_SECS = 1.0
+"""Seconds without a step after which workers that can go on without others ask all of them."""
+
+PEER_ANSWER_SECS = 3.0
+"""Seconds that a worker then has for its answer; one that is stopped or cut off has none."""
+
 
 class Watchdog(ScheduledHook):
     """Watchdog of the training loop that runs inside it. It is a context and a hook."""
@@ -68,6 +75,9 @@ class Watchdog(ScheduledHook):
             jobs += TRAINERS
         self._jobs = jobs
         self.peers = Peers(config)
+        self._hand_over: Callable[[], None] | None = None
+        self._ask_peers_after = PEER_LOOK_SECS
+        self._silent: list[str] = []
         self._session: v1.Session = None
         self._beat_at = time.monotonic()
         self._is_over = threading.Event()
@@ -96,6 +106,23 @@ class Watchdog(ScheduledHook):
     def beat(self) -> None:
         """Records that the training loop is alive: it has made a step, or waits with a limit."""
         self._beat_at = time.monotonic()
+
+    def end_after(self, hand_over: Callable[[], None]) -> None:
+        """Has `hand_over` called before an error ends this worker, since others can go on.
+
+        A worker that is stopped or cut off then counts as lost soon.
+        """
+        self._hand_over = hand_over
+
+    @contextlib.contextmanager
+    def handing_over(self) -> Iterator[None]:
+        """Hands over before an error about the cluster leaves the context."""
+        try:
+            yield
+        except ClusterError:
+            if self._hand_over is not None:
+                self._hand_over()
+            raise
 
     def next_run(self) -> NextRun:
         """Returns never: the loop reports its steps by `beat`."""
@@ -137,11 +164,33 @@ class Watchdog(ScheduledHook):
 
     def _has_lost_peers(self) -> bool:
         """Ends training if another worker is lost, unless all have made their last step."""
-        lost = self.peers.lost()
+        lost = self.peers.lost() or self._silent_peers()
         if not lost or (not self.peers.is_chief_lost and has_ended(self._config)):
             return False
         self._end(loss_of(self._config, lost), PEER_WAKE_SECS)
         return True
+
+    def _silent_peers(self) -> list[str]:
+        """Returns the workers that do not answer, if others can go on without them.
+
+        They are asked 1, 2, 4 ... seconds after the newest step.
+        """
+        beat_at = self._beat_at
+        silence = time.monotonic() - beat_at
+        if silence < PEER_LOOK_SECS:
+            self._ask_peers_after = PEER_LOOK_SECS
+        is_due = silence >= self._ask_peers_after
+        if self._hand_over is None or self._session is None or not is_due:
+            return []
+        self._ask_peers_after = 2 * silence
+        absent = absent_tasks(self._config, TRAINERS, PEER_ANSWER_SECS)
+        self._silent = absent if self._beat_at == beat_at else []
+        return self._silent
+
+    def lost_peers(self) -> list[str]:
+        """Returns the workers whose processes have ended, or that do not answer."""
+        silent = self._silent or absent_tasks(self._config, TRAINERS, PEER_ANSWER_SECS)
+        return [*self.peers.lost(), *silent]
 
     def _absent(self, silence: float) -> str:
         """Returns the names of the tasks that do not answer.
@@ -171,6 +220,8 @@ class Watchdog(ScheduledHook):
     def _end(self, text: str, wake_secs: float) -> None:
         """Ends the training loop by closing its session, or ends the process if that fails."""
         self.error = ClusterError(text)
+        if self._hand_over is not None:
+            self._hand_over()
         if self._session is not None:
             self._session.close()
         if not self._is_over.wait(wake_secs):

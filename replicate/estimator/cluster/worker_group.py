@@ -2,7 +2,8 @@
 
 Owns the one TensorFlow server that a process has for its collectives. TensorFlow cannot stop a
 server, and a server whose collectives have failed stays unusable. So a process that has lost a peer
-ends with the exit code after which schedulers start it again.
+ends with the exit code after which schedulers start it again; with `AllReduce.min_workers`, after
+the newest step was saved (`hooks/hand_over.py`).
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.settings import AllReduce
 from replicate.all_reduce.step import END_SCOPE
 from replicate.errors import ClusterError
-from replicate.estimator.cluster.peers import loss_of
+from replicate.estimator.cluster.peers import LOST, loss_of
 from replicate.estimator.cluster.servers import absent_tasks, start_server
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import TRAINERS
@@ -28,13 +29,6 @@ KEYS_PER_CALL = 1_000_000
 
 LOOK_SECS = 10.0
 """Seconds in which the processes are asked, after a step has failed, which of them is lost."""
-
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.CancelledError,
-)
 
 
 @dataclasses.dataclass
@@ -137,7 +131,7 @@ def lost_workers_named(
 
 def _is_loss(error: tf.errors.OpError) -> bool:
     is_collective = str(getattr(error.op, "type", "")).startswith("Collective")
-    return isinstance(error, _LOST) or is_collective or "Collective" in error.message
+    return isinstance(error, LOST) or is_collective or "Collective" in error.message
 
 
 def _loss(config: RunConfig, error: tf.errors.OpError, lost: Callable[[], list[str]]) -> str:

@@ -62,6 +62,11 @@ class RoundsHook(ScheduledHook):
         return not self._is_between_rounds and self._report is not None and self._report.saves
 
     @property
+    def are_equal(self) -> bool:
+        """True right after a round in which all workers have got the same values of all weights."""
+        return not self._is_between_rounds and self._rounds.are_equal
+
+    @property
     def _is_between_rounds(self) -> bool:
         """True if this worker has made steps since the last round."""
         return self._readings.step != self._last_step
@@ -125,8 +130,7 @@ class RoundsHook(ScheduledHook):
         Workers that all make their last step in a round know that there is no other.
         """
         report = self._report
-        is_behind = self._is_between_rounds or not self._rounds.are_equal
-        if has_input and not is_behind and not (report and any(report.ended)):
+        if has_input and self.are_equal and not (report and any(report.ended)):
             return
         while not (self._agreement.is_reached or (self._report and all(self._report.ended))):
             if self._is_interrupted():

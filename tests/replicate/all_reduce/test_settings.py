@@ -19,6 +19,7 @@ JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
         ({"communication": "mpi"}, r"communication must be one of \['auto', .* got 'mpi'"),
         ({"pack_bytes": 0}, "pack_bytes must be a whole number ≥ 1, or None not to pack; got 0"),
         ({"timeout_secs": float("inf")}, "timeout_secs must be a finite number > 0, got inf"),
+        ({"min_workers": 0}, "min_workers must be a whole number ≥ 1, or None"),
         ({"check_every": -1}, "check_every must be a whole number ≥ 0, got -1"),
         ({"every": 0}, "every must be a whole number ≥ 1, or None .* step; got 0"),
         ({"every": 2, "evaluates": True}, "workers that meet every 2 steps cannot evaluate"),

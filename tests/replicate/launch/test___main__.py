@@ -40,6 +40,8 @@ def _own_folder(tmp_path, monkeypatch):
         ([], "no command to run"),
         (["--workers=2", "--"], "no command to run"),
         (["--", "no-such-program-at-all"], "no program 'no-such-program-at-all'"),
+        (["--min_workers=1", "--", "python"], "Add --all_reduce"),
+        (["--min_workers=3", "--all_reduce", "--", "python"], "more than --workers=2"),
         (["--host=10.0.0.1", "--", "python"], "no loopback address"),
         (["--host=example.org", "--", "python"], "no loopback address"),
     ],

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -6,10 +7,10 @@ import sys
 
 import pytest
 
-from replicate.launch import ProcessPlan, Supervisor, cluster_plan
+from replicate.launch import ProcessPlan, Supervisor, cluster_plan, regrouping
 from replicate.launch import supervisor as module
 
-LAUNCHED = re.compile(r"(\w+ \d)(?: at \S+)?: process (\d+)")
+LAUNCHED = re.compile(r"(\w+ \d)(?: as \w+ \d)?(?: at \S+)?: process (\d+)")
 
 
 def pids(recorder):
@@ -137,6 +138,77 @@ def test_a_task_is_restarted_after_exit_codes_from_128_on_up_to_the_limit(
     )
     said = f"worker 0 has ended with exit code {described}: the others are asked to end"
     assert said in recorder.of("launch")
+
+
+def test_workers_go_on_without_a_lost_one(recorder):
+    backend = FakeBackend(chief=[138, 0], worker=[137, 138, 0])
+    plan = cluster_plan(3, 0)
+    settings = {"backend": backend, "environment": {}, "min_workers": 2}
+    supervisor = Supervisor(plan, ["train"], recorder, **settings)
+    assert supervisor.run() == 0
+    assert supervisor.failed == ()
+    first, *_, last = backend.plans
+    before, after = (json.loads(each.environment["TF_CONFIG"]) for each in (first, last))
+    assert [str(each.task) for each in backend.plans[3:]] == ["chief 0", "worker 0"]
+    assert after["task"] == {"type": "worker", "index": 0}
+    assert [len(after["cluster"][job]) for job in ("chief", "worker")] == [1, 1]
+    ports = [each["cluster"]["chief"] + each["cluster"]["worker"] for each in (before, after)]
+    assert not set(ports[0]) & set(ports[1]), "a port is free only when its process has ended"
+    said = recorder.of("launch")
+    assert "worker 0 has ended with exit code 137 (SIGKILL); those that are left go on" in said
+    assert [text for text in said if text.startswith("worker 1 as worker 0 at 127.0.0.1:")]
+
+
+@pytest.mark.parametrize(
+    ("codes", "workers", "fewest", "restarts", "code", "starts"),
+    [
+        ({"chief": [138], "worker": [137]}, 2, 2, 0, 137, 2),  # Too few are left.
+        ({"chief": [138, 0], "worker": [137, 0]}, 2, 2, 1, 0, 4),  # They wait for the lost one.
+        ({"chief": [137, 0], "worker": [138, 137, 0]}, 3, 1, 0, 0, 4),  # One goes on alone.
+        ({"chief": [137, 0], "worker": [134, 138, 0]}, 3, 2, 0, 0, 5),  # Aborted at its end.
+        ({"chief": [138, None, 0], "worker": [137, 0]}, 2, 1, 1, 0, 5),  # It comes back.
+        ({"chief": [138, 1], "worker": [137, 138, None]}, 3, 2, 9, 1, 5),  # An error ends all.
+        ({"chief": [138] * 12, "worker": [138] * 12}, 2, 2, 0, 138, 22),  # All end in vain.
+    ],
+)
+def test_lost_workers_come_back_if_they_may(
+    recorder, monkeypatch, codes, workers, fewest, restarts, code, starts
+):
+    monkeypatch.setattr(regrouping, "STEADY_SECS", 0)
+    comes_back = None in codes["chief"]
+    backend = FakeBackend(**codes)
+    settings = {"restarts": restarts, "max_delay_secs": 0.05, "min_workers": fewest}
+    plan = cluster_plan(workers, 0)
+    assert Supervisor(plan, ["train"], recorder, backend=backend, **settings).run() == code
+    assert len(backend.plans) == starts
+    waited = "1 left, and --min_workers=2: waiting for worker 0" in recorder.of("launch")
+    assert waited == (fewest == 2 and restarts == 1)
+    came_back = any("worker 0 can come back: the" in text for text in recorder.of("launch"))
+    assert came_back == comes_back
+
+
+def test_a_stopped_worker_and_one_that_does_not_leave_are_ended_by_force(
+    supervise, recorder, monkeypatch, tmp_path
+):
+    """The two others have not begun to train, miss nobody, and are asked to end."""
+    monkeypatch.setattr(regrouping, "LEAVE_SECS", 0.3)
+    program = f"""
+mark = {str(tmp_path / "mark")!r}
+if len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]) == 1:
+    sys.exit()
+if (job, index) == ("worker", 1):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open(mark, "w").close()
+if (job, index) == ("worker", 0):
+    while not os.path.exists(mark):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(60)
+"""
+    assert supervise(program, workers=4, min_workers=2).run() == 0
+    for text in ("worker 0 is stopped", "worker 1 does not leave"):
+        assert f"{text}: it is ended by force, and the others go on" in recorder.of("launch")
+    assert [name for name, _ in pids(recorder)[4:]] == ["chief 0", "worker 2"]
 
 
 def test_tasks_that_fail_at_once_have_all_failed(recorder, monkeypatch):

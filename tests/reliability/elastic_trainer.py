@@ -1,0 +1,98 @@
+"""A worker that goes on without others that are lost.
+
+    python elastic_trainer.py MODEL_DIR STEPS EVERY
+
+EVERY is 0 for sums in each step. It prints "ready", then "step N of SIZE" after each step, and the
+weights at the end. Each worker has its own batches, as `worker_share` gives them, and reads on at
+its step when the number of workers has changed: `expected` tells the weights.
+"""
+
+import os
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import replicate
+
+v1 = tf.compat.v1
+ROWS, WIDTH, BATCH, RATE = 4000, 3, 2, 0.05
+MIN_WORKERS = int(os.environ.get("MIN_WORKERS", "2"))
+STEP_SECS = float(os.environ.get("STEP_SECS", "0.05"))
+
+
+def examples():
+    rows = np.random.RandomState(0).randn(ROWS, WIDTH)
+    return rows, rows @ np.arange(1.0, WIDTH + 1) + 0.5
+
+
+def expected(phases, every=0):
+    """Weights after phases of (steps, workers), by NumPy: the input goes on, n batches a step."""
+    rows, labels = examples()
+    weights, velocity, t = np.zeros(WIDTH), np.zeros(WIDTH), 0
+
+    def gradient(weights, t, worker, size):
+        own = slice(worker, None, size)
+        x, y = (each[own][BATCH * t : BATCH * (t + 1)] for each in (rows, labels))
+        return 2 * x.T @ (x @ weights - y) / BATCH
+
+    for steps, size in phases:
+        for _ in range(steps // (every or 1)):
+            own = [weights.copy() for _ in range(size)]
+            for inner in range(every or 1):
+                for worker in range(size):
+                    own[worker] -= RATE * gradient(own[worker], t + inner, worker, size)
+            change = weights - np.mean(own, axis=0)
+            velocity = (0.9 if every else 0.0) * velocity + change
+            weights = weights - (0.7 * (0.9 * velocity + change) if every else change)
+            t += every or 1
+    return weights
+
+
+class Report(v1.train.SessionRunHook):
+    def __init__(self, size):
+        self._size = size
+
+    def begin(self):
+        self._step = v1.train.get_global_step()
+
+    def after_run(self, run_context, run_values):
+        step = run_context.session.run(self._step)
+        print("step", step, "of", self._size, flush=True)
+        time.sleep(STEP_SECS)
+
+
+def model_fn(features, labels, mode):
+    weights = v1.get_variable("weights", [WIDTH], tf.float64, v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(tf.linalg.matvec(features, weights) - labels))
+    optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(RATE))
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def input_fn():
+    return replicate.worker_share(tf.data.Dataset.from_tensor_slices(examples())).batch(BATCH)
+
+
+def main(folder, steps, every):
+    settings = replicate.AllReduce(
+        min_workers=MIN_WORKERS, every=int(every) or None, timeout_secs=60
+    )
+    config = replicate.RunConfig(
+        train_distribute=settings, save_checkpoints_steps=10**6, progress="off"
+    )
+    estimator = replicate.Estimator(model_fn, folder, config)
+    size = config.num_worker_replicas or 1
+    print("ready", flush=True)
+    replicate.train_and_evaluate(
+        estimator,
+        replicate.TrainSpec(input_fn, max_steps=int(steps), hooks=[Report(size)]),
+        replicate.EvalSpec(input_fn),
+    )
+    if config.is_chief:
+        print("weights", *estimator.get_variable_value("weights"), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

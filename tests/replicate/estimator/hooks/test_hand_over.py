@@ -1,0 +1,104 @@
+"""The newest whole step is handed over by the first worker that is left."""
+
+import threading
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.hooks import hand_over
+from replicate.estimator.hooks.hand_over import HandOverHook
+from replicate.estimator.hooks.readings import StepReadings
+
+v1 = tf.compat.v1
+NAMES = ("chief 0 at 'a:1'", "worker 0 at 'b:1'", "worker 1 at 'c:1'")
+
+
+class Worker:
+    """A worker of some, whose variables are set by hand; `lost` has the names of lost ones."""
+
+    def __init__(self, folder, rank, size=3, step=5):
+        self.lost = []
+        self.is_by_signal = self.are_equal = False
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._step = v1.train.create_global_step()
+            self._weight = v1.get_variable("weight", initializer=1.0, use_resource=False)
+            self._count = v1.get_variable("count", initializer=tf.constant(7, tf.int64))
+            self.hook = HandOverHook(
+                StepReadings(tf.no_op(), None),
+                type("Position", (), {"elements": self._count.read_value()}),
+                str(folder),
+                NAMES[:size],
+                rank,
+                lambda: self.lost,
+                lambda: self.are_equal,
+                lambda: self.is_by_signal,
+            )
+            self.hook.begin()
+            self.session = v1.Session()
+            self._new = v1.placeholder(tf.float32, [])
+            self._change = self._weight.assign(self._new)
+            self.session.run(v1.global_variables_initializer())
+            self.session.run(self._step.assign(step))
+            self.session.run(v1.local_variables_initializer())
+
+    def begin(self):
+        self.hook.after_create_session(self.session, None)
+        return self
+
+    def change(self, weight):
+        self.session.run(self._change, {self._new: weight})
+
+    def load(self):
+        """What it has loaded: the number of batches, and the weight."""
+        elements = self.hook.state.load(self.session)
+        return elements, self.session.run(self._weight)
+
+
+def test_what_is_handed_over_is_the_newest_whole_step(tmp_path):
+    worker = Worker(tmp_path, rank=1).begin()
+    worker.change(2.0)
+    worker.are_equal = True
+    worker.hook.after_run(None, None)
+    worker.change(3.0)  # By a step that fails, or a local one between two rounds.
+    worker.are_equal = False
+    worker.hook.after_run(None, None)
+    worker.lost = [NAMES[0]]
+    worker.hook.hand_over()
+    worker.change(4.0)
+    worker.hook.hand_over()  # Once is enough.
+    assert Worker(tmp_path, 0, size=2, step=4).load() == (7, 2.0)
+    assert Worker(tmp_path, 0, size=2, step=5).load() == (7, 2.0)
+    assert Worker(tmp_path, 0, size=3, step=5).load() == (None, 1.0), "its checkpoint has the step"
+    chief = Worker(tmp_path, 0, size=2, step=6)
+    assert chief.load() == (None, 1.0), "its checkpoint is newer"
+    assert chief.hook.state.exists()
+    chief.begin()
+    assert not chief.hook.state.exists()
+
+
+def test_a_worker_waits_for_those_before_it_unless_they_are_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(hand_over, "POLL_SECS", 0.01)
+    first, second = (Worker(tmp_path, rank).begin() for rank in (1, 2))
+    first.lost, second.lost = [], [NAMES[0]]
+    waiting = [threading.Thread(target=each.hook.hand_over) for each in (first, second)]
+    for thread in waiting:
+        thread.start()
+    waiting[1].join(0.1)
+    assert waiting[1].is_alive()
+    assert not first.hook.state.exists()
+    first.lost = [NAMES[0]]
+    for thread in waiting:
+        thread.join(20)
+    (path,) = tmp_path.glob("worker_state/hand_over/*.index")
+    assert path.name == "1_of_3-5.index"
+
+
+@pytest.mark.parametrize("is_by_signal", [True, False])
+def test_a_signal_hands_over_since_the_number_of_workers_may_change(tmp_path, is_by_signal):
+    chief = Worker(tmp_path, 0).begin()
+    chief.is_by_signal = is_by_signal
+    chief.change(2.0)
+    chief.hook.end(chief.session)
+    expected = (7, 2.0) if is_by_signal else (None, 1.0)
+    assert Worker(tmp_path, 0, size=1).load() == expected
