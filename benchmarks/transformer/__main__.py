@@ -7,6 +7,7 @@ are steps times the milliseconds of a step, which are measured after all runs, i
 
     python -m benchmarks.transformer --runs=FILE --picture=FILE
     python -m benchmarks.transformer --graph       # K-FAC and Adam in graph mode, beside Keras
+    python -m benchmarks.transformer --start       # seconds to the end of the first step
 
 Each run is kept in the file of --runs, and a run that is there is not made again.
 """
@@ -49,6 +50,7 @@ def define_flags() -> None:
     flags.DEFINE_string("runs", None, "JSON file that keeps the runs")
     flags.DEFINE_integer("rounds", 5, "turns in which steps are timed", lower_bound=1)
     flags.DEFINE_boolean("graph", False, "compare with graph mode, and do not race")
+    flags.DEFINE_boolean("start", False, "time the way to the first step's end, and do not race")
     harness.define_flags(picture=True)
 
 
@@ -148,6 +150,9 @@ def main(_: Sequence[str]) -> None:
     if FLAGS.graph:
         compare_with_graph_mode(characters, size)
         return
+    if FLAGS.start:
+        compare_starts(characters, size)
+        return
     names = FLAGS.optimizers.split(";") if FLAGS.optimizers else list(race.OPTIMIZERS)
     runs = Runs(FLAGS.runs, characters, size)
     best = {name: runs.tune(name, FLAGS.rates) for name in names}
@@ -184,6 +189,19 @@ def compare_with_graph_mode(characters: "Text", size: "race.Size") -> None:
             "graph mode",
             flush=True,
         )
+
+
+def compare_starts(characters: "Text", size: "race.Size") -> None:
+    """Prints seconds from nothing to the end of the first step of `fit`, in turns."""
+    from benchmarks.transformer import race  # noqa: PLC0415
+
+    race.start("SGD", characters, size)  # One-time work of TensorFlow.
+    names = ["K-FAC, expand", "AdamW"]
+    found = [[race.start(name, characters, size) for name in names] for _ in range(FLAGS.seeds)]
+    for name, seconds in zip(names, zip(*found, strict=True), strict=True):
+        print(f"{name}: the first step ends after {harness.spread(seconds, 2)} s")
+    quotients = [first / second for first, second in found]
+    print(f"{names[0]} / {names[1]}: {harness.spread(quotients, 2)}")
 
 
 def draw(curves: Mapping[str, "Curve"], loss: float) -> None:
