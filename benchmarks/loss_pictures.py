@@ -107,7 +107,8 @@ def _panel(axes: Axes, row: Row, unit: str) -> None:
         axes.set_ylim(row.target / 4, 2 * first)
     else:
         margin = 0.25 * (first - row.target)
-        axes.set_ylim(row.target - margin / 4, row.target + margin)
+        last = min(line.losses[-1] for line in shown)
+        axes.set_ylim(min(row.target, last) - margin / 4, row.target + margin)
     axes.grid(color="#E6E6E6")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
