@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("width", 128, "features of a position", lower_bound=8)
     flags.DEFINE_integer("steps", 300, "steps of each run", lower_bound=1)
     flags.DEFINE_integer("every", 20, "steps between two measurements of the loss", lower_bound=1)
-    flags.DEFINE_list("losses", ["2.4", "2.25", "2.14", "2.03"], "losses to reach, in nats, falling")
+    flags.DEFINE_list("losses", ["2.4", "2.25", "2.14", "2.03"], "losses to reach, falling")
     flags.DEFINE_string("runs", None, "JSON file that keeps the runs")
     flags.DEFINE_integer("rounds", 5, "turns in which steps are timed", lower_bound=1)
     flags.DEFINE_boolean("graph", False, "compare with graph mode, and do not race")
