@@ -14,11 +14,14 @@ from matplotlib.figure import Figure
 STYLES: dict[str, dict[str, Any]] = {
     "momentum SGD": {"color": "#999999", "linestyle": ":"},
     "Adam": {"color": "#D55E00", "linestyle": "--"},
+    "AdamW": {"color": "#D55E00", "linestyle": "--"},
     "Muon": {"color": "#E69F00", "linestyle": (0, (5, 1))},
     "K-FAC, fixed settings": {"color": "#009E73", "linestyle": "-."},
     "K-FAC": {"color": "#0072B2", "linestyle": "-"},
     "K-FAC, adaptive": {"color": "#0072B2", "linestyle": "-"},
     "K-FAC, growing batches": {"color": "#0072B2", "linestyle": (0, (2, 1))},
+    "K-FAC-reduce": {"color": "#009E73", "linestyle": "-."},
+    "SOAP": {"color": "#CC79A7", "linestyle": (0, (3, 1, 1, 1))},
     "tensorflow/kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1))},
 }
 """How the lines of an optimizer look, by its name in the legend."""
@@ -104,7 +107,8 @@ def _panel(axes: Axes, row: Row, unit: str) -> None:
         axes.set_ylim(row.target / 4, 2 * first)
     else:
         margin = 0.25 * (first - row.target)
-        axes.set_ylim(row.target - margin / 4, row.target + margin)
+        last = min(line.losses[-1] for line in shown)
+        axes.set_ylim(min(row.target, last) - margin / 4, row.target + margin)
     axes.grid(color="#E6E6E6")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -29,6 +29,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         spread_inverses: bool = KfacSettings.spread_inverses,
         spread_first_inverses: bool = KfacSettings.spread_first_inverses,
         inverse_delay: int = KfacSettings.inverse_delay,
+        early_refresh: bool = KfacSettings.early_refresh,
         cov_ema_decay: Scalar = KfacSettings.cov_ema_decay,
         **kwargs: Any,
     ) -> None:
@@ -52,6 +53,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
             spread_inverses,
             spread_first_inverses,
             inverse_delay,
+            early_refresh,
         )
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval

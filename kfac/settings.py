@@ -99,6 +99,9 @@ class KfacSettings:
         `tf.compat.v1.train.start_queue_runners` does. Without the thread the step that first
         uses them computes them. The numbers are the same in all cases. The first step computes
         its inverses for itself.
+      early_refresh: True to update averages and inverses at the steps 1, 2, 4, 8, …, too, as long
+        as these are below their periods, for long periods: those of the first step, whose weights
+        are random, soon say little. Does not go with `spread_inverses` or `inverse_delay`.
     """
 
     learning_rate: Scalar | None
@@ -143,6 +146,7 @@ class KfacSettings:
     spread_inverses: bool = False
     spread_first_inverses: bool = False
     inverse_delay: int = 0
+    early_refresh: bool = False
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> "KfacSettings":

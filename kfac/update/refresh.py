@@ -166,6 +166,7 @@ class RefreshPeriods(RefreshPolicy):
     spread_inverses: bool
     spread_first_inverses: bool = KfacSettings.spread_first_inverses
     inverse_delay: int = KfacSettings.inverse_delay
+    early_refresh: bool = KfacSettings.early_refresh
     _burnin_counter: Variable = dataclasses.field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -188,6 +189,11 @@ class RefreshPeriods(RefreshPolicy):
             )
         if self.inverse_delay != 0:
             self._check_delay()
+        if self.early_refresh and fixes_period:
+            raise ValueError(
+                "Cannot set up K-FAC: early_refresh=True does not go with spread_inverses or "
+                "inverse_delay, whose inverses take several steps. Leave out one of the two."
+            )
         self.invert_every = called_once(self.invert_every)
 
     @property
@@ -224,11 +230,12 @@ class RefreshPeriods(RefreshPolicy):
 
     def due(self, step: Tensor) -> Due:
         """Returns the parts of a run that are due: in a burn-in, only averages."""
-        averages = is_due(step, self.cov_update_every)
+        early = self.early_refresh
+        averages = is_due(step, self.cov_update_every, early)
         spread = None
         if self.spread_inverses and self.invert_every != 1:
             spread = Spread(self.invert_every, self.spread_first_inverses)
-        inverses = True if spread else is_due(step, self.invert_every)
+        inverses = True if spread else is_due(step, self.invert_every, early)
         if not self.num_burnin_steps:
             return Due(True, averages, inverses, spread, self.inverse_delay)
         if self._burnin_counter is None:
@@ -255,7 +262,7 @@ class RefreshPeriods(RefreshPolicy):
         return is_static and damping_interval % self.invert_every != 0
 
 
-def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
+def is_due(step: Tensor, period: Scalar, early: bool = False) -> Tensor | bool:
     """Returns a bool, true if a task that runs every `period` steps is due.
 
     The test runs on the CPU, which decides which ops run. A period of 1 gives Python's True.
@@ -263,13 +270,21 @@ def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
     Args:
       step: int64 []; the task is due at step 0.
       period: Steps between two runs, ≥ 1; smaller Tensors count as 1.
+      early: True if it is due at the powers of two before the first period is over, too.
     """
     if isinstance(period, int) and period == 1:
         return True
     with v1.device(CPU):
-        if isinstance(period, int):
-            return tf.equal(step % period, 0)
-        return tf.equal(step % tf.maximum(tensor_ops.as_scalar(period, step.dtype), 1), 0)
+        least = (
+            period
+            if isinstance(period, int)
+            else tf.maximum(tensor_ops.as_scalar(period, step.dtype), 1)
+        )
+        due = tf.equal(step % least, 0)
+        if not early:
+            return due
+        is_power = tf.equal(tf.bitwise.bitwise_and(step, step - 1), 0)
+        return tf.logical_or(due, tf.logical_and(is_power, step < least))
 
 
 def decay_per_update(decay: Scalar, steps: int) -> Scalar:

@@ -163,6 +163,9 @@ def test_damping_adapts_while_first_inverses_are_spread(behavior, build_mlp, ses
         ((2, 3, 5, False), 4, [False, True, False]),
         ((4, 1, 0, False, False, 2), 8, [True, True, True]),
         ((3, 1, 0, True), 4, [True, True, True]),
+        ((12, 4, 0, False, False, 0, True), 2, [True, True, True]),
+        ((12, 4, 0, False, False, 0, True), 3, [True, False, False]),
+        ((12, 4, 0, False, False, 0, True), 16, [True, True, False]),
     ],
 )
 def test_a_policy_says_what_is_due(session, settings, step, expected):
@@ -188,6 +191,9 @@ def test_shares_that_are_due(session, first_too, due):
 def test_first_inverses_are_spread_only_with_later_ones(graph):
     with pytest.raises(ValueError, match=r"spread_first_inverses=True with spread_inverses=False"):
         RefreshPeriods(3, 1, 0, False, True)
+    for others in [(True, False, 0), (False, False, 2)]:
+        with pytest.raises(ValueError, match="early_refresh=True does not go with"):
+            RefreshPeriods(3, 1, 0, *others, early_refresh=True)
 
 
 def test_periods_separate_damping_from_inverses(graph):
