@@ -25,10 +25,14 @@ class CurvatureConfig:
     """Settings that all factors and blocks of a layer collection share.
 
     Attributes:
-      factor_dtype: Dtype of the moving averages; None means that of the layer's tensors, or
-        float32 if these are of a 16-bit type.
+      factor_dtype: Dtype in which moving averages are kept; None means that of the layer's tensors,
+        or float32 if these are of a 16-bit type. Statistics are computed and added in float32 or
+        wider.
+      factor_storage: "whole" keeps the average of a symmetric factor with all its entries, "packed"
+        one of each two that are equal, in half the memory. It is the same average. A checkpoint of
+        one is no checkpoint of the other: restoring it names a variable of another shape.
       inverse_dtype: Dtype in which inverses, powers and Cholesky factors are kept; None means
-        `factor_dtype`. They are computed in float32 or wider.
+        `factor_dtype`. They are computed, and multiplied by, in float32 or wider.
       inverse_method: Method to invert factors. "cholesky", "lu" and "newton_schulz" are the
         functions of `kfac.linalg.damped_matrix`. "eigh" uses one eigendecomposition for all
         inverses and powers of a factor. "auto" uses "eigh" if a factor has other powers, or
@@ -55,6 +59,7 @@ class CurvatureConfig:
 
     factor_dtype: DType = None
     inverse_dtype: DType = None
+    factor_storage: str = "whole"
     inverse_method: str = "auto"
     eigen_threshold: int = 4
     balance_damping: bool = True
@@ -80,6 +85,7 @@ class CurvatureConfig:
         check_number("input_fraction", self.input_fraction, "in (0, 1]", lambda x: 0 < x <= 1)
         check_choice("sub_sample_inputs", self.sub_sample_inputs, (True, False))
         check_choice("sub_sample_patches", self.sub_sample_patches, (True, False))
+        check_choice("factor_storage", self.factor_storage, ("whole", "packed"))
         check_choice("conv_moment", self.conv_moment, CONV_MOMENTS)
         check_choice("inverse_method", self.inverse_method, INVERSE_METHODS)
         for argument, dtype in (

@@ -107,10 +107,11 @@ def fold_statistics(
     for factor, device, statistic, decay in zip(factors, devices, statistics, decays, strict=True):
         with v1.device(device):
             if statistic is not None:
-                updates.append(fold(factor.cov_variables, statistic, accept, beta=decay))
+                kept = factor.kept_form(statistic)
+                updates.append(fold(factor.cov_variables, kept, accept, beta=decay))
                 continue
             with v1.control_dependencies([accept, *large.get(device, [])]):
-                late = factor.statistic(factor.batch_moment(substitutes))
+                late = factor.kept_form(factor.statistic(factor.batch_moment(substitutes)))
             large[device] = [fold(factor.cov_variables, late, accept, beta=decay)]
             updates += large[device]
     return updates

@@ -356,7 +356,7 @@ class KroneckerBlock(SplitDampedBlock):
         """
         a, g = self._product.factors
         left, right = self._operators(function)
-        dtypes = a.inverse_dtype, g.inverse_dtype
+        dtypes = a.product_dtype, g.product_dtype
         operator = KroneckerOperator(left, right, self._scale(function), dtypes, transpose)
         if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
             rows = cheaper_row_product(vector)
@@ -401,7 +401,7 @@ class KroneckerBlock(SplitDampedBlock):
     def _scale(self, function: MatrixFunction) -> Scalar | None:
         """Returns T^e, a number or a Tensor [] in the dtype of the inverse of G; None for 1."""
         product = self._product
-        (times,) = known_or_scalars([product.times], product.factors[1].inverse_dtype)
+        (times,) = known_or_scalars([product.times], product.factors[1].product_dtype)
         return None if isinstance(times, int) and times == 1 else times**function.degree
 
     def full_fisher_block(self) -> Tensor:

@@ -136,7 +136,7 @@ class FullyConnectedSeriesFB(SplitDampedBlock):
         del transpose
         self._check(function)
         matrix = layer_params_to_mat2d(vector)
-        wide = tf.cast(tf.transpose(matrix), self.input_factor.inverse_dtype)
+        wide = tf.cast(tf.transpose(matrix), self.input_factor.product_dtype)
         product = (self._by_symmetric_chain if self._option == 1 else self._by_limiting_chain)(wide)
         return mat2d_to_layer_params(self.params, tf.cast(tf.transpose(product), matrix.dtype))
 

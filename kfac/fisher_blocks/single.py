@@ -93,7 +93,7 @@ class SingleFactorBlock(FisherBlock):
         """Returns f(M + λI) v, or f(M + λI)ᵀ v, in the shapes of the parameters."""
         operator = self.factor.operator(function, self._own_damping())
         parts = self._dense_parts(vector)
-        whole = joined(parts, self.factor.inverse_dtype).whole
+        whole = joined(parts, self.factor.product_dtype).whole
         return self._as_parameters(parted(operator.times(whole, transpose), parts))
 
     def _as_parameters(self, parts: Sequence[Tensor]) -> Parameters:
@@ -133,12 +133,12 @@ class DiagonalBlock(SingleFactorBlock):
         self, function: MatrixFunction, vector: Parameters, eigenvalue: Scalar | None
     ) -> Parameters:
         factor = self.factor
-        total, weight = map(read, factor.cov_variables[:2])
+        total, weight = (tf.cast(read(v), factor.dtype) for v in factor.cov_variables[:2])
         (damping,) = known_or_scalars([self._damping], factor.dtype)
         parts = tuple(self._dense_parts(vector))
         products = diagonal_product(
             total, weight, parts, damping=damping, eigenvalue=eigenvalue,
-            degree=function.degree, dtype=factor.inverse_dtype,
+            degree=function.degree, dtype=factor.product_dtype,
         )  # fmt: skip
         for product, part in zip(products, parts, strict=True):
             product.set_shape(part.shape)

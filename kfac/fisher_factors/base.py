@@ -19,7 +19,14 @@ import tensorflow as tf
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.by_hand import NamedFunctions
-from kfac.fisher_factors.kept import Damping, MatrixSlot, current_dampings, fold_average, quotient
+from kfac.fisher_factors.kept import (
+    Damping,
+    MatrixSlot,
+    current_dampings,
+    fold_average,
+    quotient,
+    read_total,
+)
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -229,21 +236,44 @@ class FisherFactor(NamedFunctions):
 
     @property
     def dtype(self) -> DType:
-        """Dtype of the average, by default that of the tensors, or float32 for 16-bit ones."""
-        if self._config.factor_dtype is not None:
-            return tf.as_dtype(self._config.factor_dtype)
-        return tensor_ops.statistics_dtype(self._tensor_dtype)
+        """Dtype of statistics and of w: that of the average, or float32 where that is of 16 bits.
+
+        By default it is that of the tensors, or float32 for 16-bit ones.
+        """
+        return tensor_ops.statistics_dtype(
+            tf.as_dtype(self._config.factor_dtype or self._tensor_dtype)
+        )
+
+    @property
+    def kept_dtype(self) -> DType:
+        """Dtype of the variable S."""
+        chosen = self._config.factor_dtype
+        return self.dtype if chosen is None else tf.as_dtype(chosen)
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """Shape of the variable S."""
+        return self.cov_shape
+
+    def kept_form(self, statistic: Tensor) -> Tensor:
+        """Returns a statistic of `cov_shape` in `kept_shape`."""
+        return statistic
+
+    @property
+    def average(self) -> tuple[Any, ...]:
+        """The arguments of `kept.quotient`: S, w and, if S is packed, whether its size is odd."""
+        return self.cov_variables[:2]
 
     @property
     def cov_bytes(self) -> int:
         """Bytes of the average."""
-        return self.dtype.size * math.prod(self.cov_shape)
+        return self.kept_dtype.size * math.prod(self.kept_shape)
 
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
         if not self.cov_variables:
             self.cov_variables = (
-                make_variable(f"{self.name}/cov", self.cov_shape, self.dtype, device),
+                make_variable(f"{self.name}/cov", self.kept_shape, self.kept_dtype, device),
                 make_variable(f"{self.name}/cov_weight", [], self.dtype, device),
                 make_counter(f"{self.name}/cov_refused", device),
             )
@@ -251,13 +281,13 @@ class FisherFactor(NamedFunctions):
     @property
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
-        return read(self.cov_variables[0]) / self.read_weight()
+        return read_total(*self.average) / self.read_weight()
 
     @property
     def source(self) -> Tensor | Reading:
         """The value, as an argument of a shared function, which reads S/w by itself."""
         if type(self).value is FisherFactor.value:
-            return Reading(quotient, self.cov_variables[:2])
+            return Reading(quotient, self.average)
         return self.value
 
     def value_of(self, averages: Known) -> Tensor:
@@ -307,6 +337,11 @@ class FisherFactor(NamedFunctions):
         """Dtype of the variables of the registered functions."""
         chosen = self._config.inverse_dtype
         return self.dtype if chosen is None else tf.as_dtype(chosen)
+
+    @property
+    def product_dtype(self) -> DType:
+        """Dtype of products with the functions: `inverse_dtype`, or float32 for 16-bit ones."""
+        return tensor_ops.statistics_dtype(self.inverse_dtype)
 
     @property
     def inverse_bytes(self) -> int:
@@ -374,7 +409,8 @@ class FisherFactor(NamedFunctions):
         )
         statistic = self.batch_statistic()
         accept = self.is_finite(statistic)
-        return fold_average(self.cov_variables, statistic, accept, beta=beta, omega=omega)
+        kept = self.kept_form(statistic)
+        return fold_average(self.cov_variables, kept, accept, beta=beta, omega=omega)
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all registered functions from the value."""

@@ -17,34 +17,45 @@ from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
 from kfac.linalg.damped_matrix import LARGEST_BLOCK, RARE_PATHS
 from kfac.linalg.shared import Reading, SharedFunction, shared, sizes_above
+from kfac.linalg.symmetric_packing import unpack
 from kfac.state import Addition, Assignment, Change, assign_all, make_variable, read
 
 v1 = tf.compat.v1
 
 
+def read_total(total: Variable, weight: Variable, is_odd: bool | None = None) -> Tensor:
+    """Reads S in the dtype of w. `is_odd` is None if S is not packed; see `unpack`."""
+    value = tf.cast(read(total), weight.dtype.base_dtype)
+    return value if is_odd is None else unpack(value, is_odd)
+
+
 @shared
-def quotient(total: Variable, weight: Variable) -> Tensor:
+def quotient(total: Variable, weight: Variable, is_odd: bool | None = None) -> Tensor:
     """Returns S/w, read now; NaN before the first update."""
-    return read(total) / read(weight)
+    return read_total(total, weight, is_odd) / read(weight)
 
 
 @shared
-def trace_of_matrix(total: Variable, weight: Variable) -> Tensor:
+def trace_of_matrix(total: Variable, weight: Variable, is_odd: bool | None = None) -> Tensor:
     """Returns the trace of S/w, for S [n, n]."""
-    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=read(total)), axis=-1) / read(weight)
+    value = read_total(total, weight, is_odd)
+    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=value), axis=-1) / read(weight)
 
 
 @shared
 def trace_of_diagonal(total: Variable, weight: Variable) -> Tensor:
     """Returns the trace of the diagonal matrix S/w, for S [n]."""
-    return tf.reduce_sum(read(total) / read(weight))
+    return tf.reduce_sum(read_total(total, weight) / read(weight))
 
 
 @shared
-def mean_eigenvalue(trace: SharedFunction, total: Variable, weight: Variable) -> Tensor:
-    """Returns the trace of S/w over the number of its rows."""
-    found = trace(total, weight)
-    return found / tf.cast(tf.shape(read(total))[0], found.dtype)
+def mean_eigenvalue(trace: SharedFunction, *average: Any) -> Tensor:
+    """Returns the trace of S/w over the number of its rows. `average` is that of `quotient`."""
+    found, (total, _, *is_odd) = trace(*average), average
+    rows = tf.shape(read(total))[0]
+    if is_odd:
+        rows = 2 * rows - int(is_odd[0])
+    return found / tf.cast(rows, found.dtype)
 
 
 @shared
@@ -53,7 +64,8 @@ def fold_average(
 ) -> Operation:
     """Makes S ← βS + ωC and w ← βw + ω if C is accepted; else counts a refusal.
 
-    `average` are the variables S, w and the count. β and ω are numbers or Tensors [].
+    `average` are the variables S, w and the count, the statistic has the form of S. It is added in
+    its own dtype, that of w, to which S is cast. β and ω are numbers or Tensors [].
     """
     total, weight, refused = average
     is_one = isinstance(omega, float) and omega == 1
@@ -61,8 +73,9 @@ def fold_average(
     gains = (statistic if is_one else omega * statistic), omega
     changes: list[Change] = []
     for variable, gain in zip((total, weight), gains, strict=True):
-        old = read(variable)
-        changes.append(Assignment(variable, v1.where(accept, beta * old + gain, old)))
+        old = tf.cast(read(variable), statistic.dtype)
+        new = v1.where(accept, beta * old + gain, old)
+        changes.append(Assignment(variable, tf.cast(new, variable.dtype.base_dtype)))
     refusals = tf.cast(tf.logical_not(accept), tf.int64)
     return assign_all([*changes, Addition(refused, refusals)])
 
@@ -83,7 +96,7 @@ class OfAverage:
         """Returns the `Reading` of a factor."""
         if factor is None:
             return self
-        return Reading(self._function, (*self._arguments, *factor.cov_variables[:2]))
+        return Reading(self._function, (*self._arguments, *factor.average))
 
 
 class Damping(NamedTuple):

@@ -68,7 +68,7 @@ class KeepingFactor(FisherFactor):
                 f"Factor {self.name!r} does not keep {function.name!r} for damping "
                 f"{damping.name!r}. Register it before its variables are made."
             )
-        return read(slot.matrix)
+        return tf.cast(read(slot.matrix), self.product_dtype)
 
     @property
     def inverse_cost(self) -> float:
@@ -99,7 +99,7 @@ class KeepingFactor(FisherFactor):
         return {
             "functions": tuple(slot.function for slot in self.inverses),
             "method": self._inverse_method(),
-            "dtype": tensor_ops.statistics_dtype(self.inverse_dtype),
+            "dtype": self.product_dtype,
         }
 
     def _inverse_method(self) -> str | None:
@@ -145,6 +145,26 @@ class MatrixFactor(KeepingFactor):
         """(dimension, dimension)."""
         return self.dimension, self.dimension
 
+    @property
+    def _is_kept_packed(self) -> bool:
+        return self._config.factor_storage == "packed"
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """`cov_shape`, or the shape of `pack_symmetric`."""
+        half = (self.dimension + 1) // 2
+        return (half, 2 * half + 1) if self._is_kept_packed else self.cov_shape
+
+    def kept_form(self, statistic: Tensor) -> Tensor:
+        """Returns a statistic of `cov_shape` in `kept_shape`."""
+        return pack_symmetric(statistic) if self._is_kept_packed else statistic
+
+    @property
+    def average(self) -> tuple[Any, ...]:
+        """See `FisherFactor.average`."""
+        is_odd = (self.dimension % 2 == 1,) if self._is_kept_packed else ()
+        return *self.cov_variables[:2], *is_odd
+
     def packed(self, total: Tensor) -> Tensor:
         """Returns a symmetric matrix in half its size."""
         return pack_symmetric(total)
@@ -178,7 +198,7 @@ class MatrixFactor(KeepingFactor):
             return DenseOperator(self.read_kept(function, damping))
         value = self.value
         damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
-        return DenseOperator(tf.cast(damped, self.inverse_dtype))
+        return DenseOperator(tf.cast(damped, self.product_dtype))
 
 
 class DiagonalFactor(FisherFactor):
@@ -209,8 +229,8 @@ class DiagonalFactor(FisherFactor):
         """Does nothing: diagonal factors keep no functions."""
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Returns f(M + d·I) in `inverse_dtype`; zero before the first statistic."""
-        return DiagonalOperator(self.diagonal_power(function.degree, damping, self.inverse_dtype))
+        """Returns f(M + d·I) in `product_dtype`; zero before the first statistic."""
+        return DiagonalOperator(self.diagonal_power(function.degree, damping, self.product_dtype))
 
     def diagonal_power(self, exponent: float, damping: Damping, dtype: DType) -> Tensor:
         """Returns the diagonal of (M + d·I)^e, [dimension], in a dtype; zero if not finite."""

@@ -41,6 +41,17 @@ def _pack(matrix: Tensor, *, is_odd: bool) -> Tensor:
     return tf.concat([corner, triangles], axis=1)
 
 
+def unpack(packed: Tensor, is_odd: bool) -> Tensor:
+    """Returns the matrix, as `unpack_symmetric` does, of a size that need not be static.
+
+    `is_odd` is True if its size n is odd.
+    """
+    matrix, columns = _unpack(packed, is_odd=is_odd), packed.shape.as_list()[1]
+    if columns is not None:
+        matrix.set_shape([columns - 1 - int(is_odd)] * 2)
+    return matrix
+
+
 @shared
 def _unpack(packed: Tensor, *, is_odd: bool) -> Tensor:
     half = tf.shape(packed)[0]

@@ -68,6 +68,28 @@ def test_functions(graph, session, update_factors, is_diagonal):
     assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 9, 4 * 8 * 9)
 
 
+@pytest.mark.parametrize(("size", "dtype"), [(3, "float64"), (4, "bfloat16")])
+def test_half_the_memory(session, update_factors, size, dtype):
+    x = np.random.RandomState(0).randn(8, size)
+    config = CurvatureConfig(factor_storage="packed", factor_dtype=dtype, inverse_dtype=dtype)
+    factor = matrix_factor((x,), config=config)
+    factor.register_matpower(-1, DAMPING)
+    update_factors(factor)
+    kept = [factor.cov_variables[0], factor.inverses[0].matrix]
+    assert [variable.shape for variable in kept] == [(2, 5), (size, size)]
+    assert {variable.dtype.base_dtype for variable in kept} == {tf.as_dtype(dtype)}
+    assert factor.cov_bytes == 10 * tf.as_dtype(dtype).size
+    moment = x.T @ x / 8
+    expected = [moment, np.trace(moment), np.trace(moment) / size]
+    expected.append(np.linalg.inv(moment + 0.2 * np.eye(size)))
+    inverse = factor.get_inverse(DAMPING).to_dense()
+    found = session.run([factor.value, factor.trace(), factor.mean_eigenvalue(), inverse])
+    assert {array.dtype for array in found} == {np.dtype(factor.dtype.as_numpy_dtype)}
+    tolerance = 0.03 if dtype == "bfloat16" else 1e-12
+    for array, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array, right, tolerance, tolerance)
+
+
 def test_trace_is_computed_where_the_average_is(graph):
     factor = matrix_factor()
     factor.instantiate_cov_variables("/device:CPU:1")
