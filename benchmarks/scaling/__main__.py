@@ -9,7 +9,7 @@ workers train, in blocks of `INTERVAL` steps. Run it on an otherwise idle machin
 
 Over a slow link, in a network of its own, which the processes share:
 
-    unshare -rn sh -c 'ip link set lo up; tc qdisc add dev lo root tbf rate 100mbit burst 64kb \
+    unshare -rn sh -c 'ip link set lo up; tc qdisc add dev lo root tbf rate 100mbit burst 256kb \
         latency 1s; python -m benchmarks.scaling --modes=all_reduce,rounds --workers=2 --shapes=1'
 """
 
@@ -34,7 +34,7 @@ CLUSTER_MODES = ("asynchronous", "synchronous", "averaging", *KFAC_MODES)
 MODES = (*CLUSTER_MODES, "all_reduce", *ROUND_BITS, "keras")
 _ONLY_SHAPE = {"averaging": SHAPES[1], **dict.fromkeys(KFAC_MODES, SHAPES[0])}
 _LEAST_WORKERS = {"dedicated_workers": 3}
-_LIMIT_SECS = 120
+_LIMIT_SECS = 300
 
 Found: TypeAlias = Mapping[tuple[str, Shape, int], Sequence[float]]
 """Seconds of a step, of each repetition, by mode, shape and number of workers."""

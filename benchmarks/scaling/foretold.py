@@ -45,9 +45,11 @@ WAYS = {
 STEP = 2.28e-9
 """Seconds of a step for each weight: INTELLECT-1 (arXiv 2412.01152) made 100 steps with 10^10
 weights in 38 minutes."""
-STEPS = 200
-HERE = Cost(start=3.4e-3, message=160e-6, byte=2.6e-9, coded=0.0)
-"""Costs on the machine of docs/explanations/scaling.md."""
+STEPS = 2000
+HERE = Cost(start=2.5e-3, message=118e-6, byte=2.03e-9, coded=0.0)
+"""Costs on the machine of docs/explanations/scaling.md, 2 cores of an AMD EPYC."""
+
+_SUPERSCRIPTS = str.maketrans("0189", "⁰¹⁸⁹")
 
 FLAGS = flags.FLAGS
 
@@ -61,14 +63,15 @@ def sizes() -> Iterator[str]:
     """Yields the lines of a table of utilizations by weights, workers and link, way by way."""
     yield markdown_row(["weights", "workers", "GB of a step", *LINKS])
     yield "|---" * (3 + len(LINKS)) + "|"
-    for weights in (1e8, 1e9, 1e10, 1e11):
+    for exponent in (8, 9, 10, 11):
+        weights, name = 10.0**exponent, "10" + str(exponent).translate(_SUPERSCRIPTS)
         for workers in (8, 64, 1024):
             gigabytes = round_bytes(job(Way(), workers, weights)) / 1e9
             cells = [
                 " / ".join(percents(job(way, workers, weights, link=link) for way in WAYS.values()))
                 for link in LINKS.values()
             ]
-            yield markdown_row([f"{weights:.0e}", workers, f"{gigabytes:.3g}", *cells])
+            yield markdown_row([name, workers, f"{gigabytes:.3g}", *cells])
 
 
 def percents(jobs: Any) -> list[str]:

@@ -32,6 +32,7 @@ EVALUATED = 10_000
 """Training images that the loss is the mean of."""
 _EVALUATION_BATCH = 1000
 _OPTIONS = (
+    "start",
     "steps",
     "batch",
     "rate",
@@ -113,7 +114,8 @@ def train(folder: str) -> None:
     def evaluation_input() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(first).batch(_EVALUATION_BATCH)
 
-    estimator = replicate.Estimator(model_fn, config=config)
+    start = FLAGS.start or None
+    estimator = replicate.Estimator(model_fn, config=config, warm_start_from=start)
     estimator.train(train_input, max_steps=FLAGS.steps)
     if config.is_chief:
         show(estimator, evaluation_input, workers, count_weights(encoder(pixels, FLAGS.width)))
@@ -144,6 +146,7 @@ def main(_: Sequence[str]) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("data_dir", "", "Folder of MNIST's IDX files; empty: digits.")
     flags.DEFINE_string("model_dir", "", "Folder of the chief; the others have one of their own.")
+    flags.DEFINE_string("start", "", "Checkpoint with the first weights; empty: sparse ones.")
     flags.DEFINE_integer("steps", 2000, "Steps of each worker.", 1)
     flags.DEFINE_integer("save_every", 400, "Steps between two losses.", 1)
     flags.DEFINE_integer("batch", 64, "Images in the batch of a worker.", 1)

@@ -103,7 +103,7 @@ def round_bytes(job: Job) -> float:
 
 
 def round_seconds(job: Job) -> float:
-    """Returns the seconds of a round of one fragment, once all have come, or of a sum.
+    """Returns the seconds of a round of one fragment after its report, or of a sum.
 
     All packs are on their way at the same time.
     """
@@ -115,6 +115,15 @@ def round_seconds(job: Job) -> float:
     busy += held * cost.coded if job.bits < 32 else 0.0
     byte = max(1 / job.link.rate, job.share * cost.byte)
     return job.share * busy + hops * job.link.delay + sent * byte
+
+
+def report_seconds(job: Job) -> float:
+    """Returns the seconds of the small report to all with which a round begins.
+
+    All wait for it, also if the changes are sent beside the steps.
+    """
+    hops = 2 * (job.workers - 1) if job.every > 1 else 0
+    return hops * (job.link.delay + job.share * job.cost.message)
 
 
 class Outcome(NamedTuple):
@@ -178,12 +187,17 @@ class _Run:
         self.counted += int(self._present.sum())
 
     def meet(self, is_last: bool) -> None:
-        """Begins the round that is due, and waits for the one that is to be applied."""
+        """Begins the round that is due, and waits for the one that is to be applied.
+
+        The last round is of all fragments.
+        """
         job = self._job
         if self.step % (job.every // job.fragments) == 0 or is_last:
-            self._free = max(self._free, self.clocks.max()) + round_seconds(job)
+            parts = job.fragments if is_last else 1
+            self.clocks[:] = self.clocks.max() + report_seconds(job)
+            self._free = max(self._free, self.clocks[0]) + parts * round_seconds(job)
             self._under_way.append((self.step + job.delay, self._free))
-            self.meetings += 1
+            self.meetings += parts
         while self._under_way and (is_last or self._under_way[0][0] <= self.step):
             self.clocks = np.maximum(self.clocks, self._under_way.pop(0)[1])
 
