@@ -7,125 +7,74 @@ Each writes NAME.json and, with its standard error, NAME.log to the folder. Some
 
 import os
 import pathlib
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from absl import flags
 
 from benchmarks import harness
 
 PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
-JSON = "--json={file}.json"
-PICTURE = "--picture={file}.png"
+_RIVAL = "--rival=tensorflow-kfac"
 
-
-class Plan(NamedTuple):
-    """Command line and time limit of a benchmark.
-
-    Attributes:
-      module: Module of this package to run.
-      minutes: Time limit, several times the usual time on two idle cores.
-      options: Command-line options.
-      files: Options with paths to read or write. {folder} is the output folder, {file} is the
-        folder and the name of the benchmark.
-      on_tf215: True to pass the Python of TensorFlow 2.15 as --python.
-    """
-
-    module: str
-    minutes: float
-    options: tuple[str, ...] = ()
-    files: tuple[str, ...] = (JSON,)
-    on_tf215: bool = False
-
-
-class Outcome(NamedTuple):
-    """Outcome of a benchmark."""
-
-    seconds: float
-    trouble: str
-
-
-PLANS: Mapping[str, Plan] = {
-    "tower_step": Plan("tower_step", 15, ("--rounds=9",), (JSON, PICTURE)),
-    "estimator_overhead": Plan("estimator_overhead", 6, ("--repeats=5",), on_tf215=True),
-    "kfac_step": Plan("kfac_step", 26, ("--rival=tensorflow-kfac",)),
-    "canned_kfac": Plan("canned_kfac", 10),
-    "keras_fit": Plan("keras_fit", 10),
-    "transformer": Plan("transformer", 480),
-    "adaptive_kfac": Plan("adaptive_kfac", 15),
-    "kfac_step_1024": Plan(
-        "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")
-    ),
-    "time_to_loss": Plan(
-        "time_to_loss",
+PLANS: Mapping[str, tuple[float, str]] = {
+    "tower_step": (15, "tower_step --rounds=9 --picture={file}.png"),
+    "estimator_overhead": (6, "estimator_overhead --repeats=5 --python={tf215}"),
+    "kfac_step": (26, f"kfac_step {_RIVAL}"),
+    "canned_kfac": (10, "canned_kfac"),
+    "keras_fit": (10, "keras_fit"),
+    "transformer": (480, "transformer"),
+    "adaptive_kfac": (15, "adaptive_kfac"),
+    "kfac_step_1024": (10, "kfac_step --batch_size=1024 --repeats=5 --block=10 --model=convnet"),
+    "time_to_loss": (
         30,
-        ("--seeds=2", "--rival_seeds=1", "--rival=tensorflow-kfac", "--seconds=900"),
-        (JSON, PICTURE),
+        f"time_to_loss --seeds=2 --rival_seeds=1 {_RIVAL} --seconds=900 --picture={{file}}.png",
     ),
-    "resnet_kfac": Plan(
-        "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
-    ),
-    "start": Plan("start", 30, ("--network=resnet20", "--rival=tensorflow-kfac")),
-    "memory": Plan("memory", 25, ("--repeats=1", "--rival=tensorflow-kfac")),
-    "checkpoint_time": Plan("checkpoint_time", 15),
-    "device_traffic": Plan("device_traffic", 10),
-    "scaling": Plan("scaling", 90),
+    "resnet_kfac": (10, "resnet_kfac --network=resnet20 --curvature_share=0.125 --steps=100"),
+    "start": (30, f"start --network=resnet20 {_RIVAL}"),
+    "memory": (25, f"memory --repeats=1 {_RIVAL}"),
+    "checkpoint_time": (15, "checkpoint_time"),
+    "device_traffic": (10, "device_traffic"),
+    "scaling": (90, "scaling"),
 }
-"""Plans by name, in the order in which they run."""
+"""Minutes, several times the usual ones on two idle cores, and module with options, by name.
+
+{file} is the output folder with the name, {tf215} the Python of TensorFlow 2.15.
+"""
 
 FLAGS = flags.FLAGS
 
 
-def command(plan: Plan, name: str, folder: pathlib.Path, python_tf215: str) -> list[str]:
+def command(name: str, folder: pathlib.Path, tf215: str) -> list[str]:
     """Returns the command line of a benchmark."""
-    files = [option.format(file=folder / name, folder=folder) for option in plan.files]
-    other_python = [f"--python={python_tf215}"] if plan.on_tf215 else []
-    return [
-        sys.executable,
-        "-m",
-        f"benchmarks.{plan.module}",
-        *plan.options,
-        *other_python,
-        *files,
-    ]
+    file = folder / name
+    module, *options = (word.format(file=file, tf215=tf215) for word in PLANS[name][1].split())
+    return harness.command(module, *options, f"--json={file}.json")
 
 
-def run_all(names: Sequence[str], folder: pathlib.Path, python_tf215: str) -> dict[str, Outcome]:
-    """Runs benchmarks one after the other and returns their outcomes by name."""
-    outcomes = {}
-    for name in names:
-        print(f"== {name}", flush=True)
-        plan = PLANS[name]
-        started = time.monotonic()
-        if plan.on_tf215 and not pathlib.Path(python_tf215).exists():
-            trouble = (
-                f"no TensorFlow 2.15 at {python_tf215}; `make .venv-tf215/.ready-tf215` makes one"
-            )
-        else:
-            arguments = command(plan, name, folder, python_tf215)
-            trouble = harness.run_in_time(arguments, folder / f"{name}.log", 60 * plan.minutes)
-        outcomes[name] = Outcome(time.monotonic() - started, trouble)
-        print(trouble, flush=True)
-    return outcomes
-
-
-def lines(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
-    """Yields a line for each benchmark and a line with the total time."""
-    for name, (seconds, trouble) in outcomes.items():
-        yield f"{name:<24}{seconds:>8.0f} s   {trouble or 'done'}"
-    yield f"{'':<24}{sum(outcome.seconds for outcome in outcomes.values()):>8.0f} s"
+def run(name: str, folder: pathlib.Path, tf215: str) -> tuple[str, float, str]:
+    """Runs a benchmark; returns its name, its seconds, and an error text or "done"."""
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    minutes, plan = PLANS[name]
+    if "{tf215}" in plan and not pathlib.Path(tf215).exists():
+        trouble = f"no TensorFlow 2.15 at {tf215}; `make .venv-tf215/.ready-tf215` makes one"
+    else:
+        log = folder / f"{name}.log"
+        trouble = harness.run_in_time(command(name, folder, tf215), log, 60 * minutes)
+    print(trouble, flush=True)
+    return name, round(time.monotonic() - started), trouble or "done"
 
 
 def main(_: Sequence[str]) -> int:
     """Runs the chosen benchmarks and returns the exit code."""
     folder = pathlib.Path(FLAGS.folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    outcomes = run_all(FLAGS.name, folder, os.path.abspath(FLAGS.python_tf215))
-    print("\n".join(lines(outcomes)))
+    tf215 = os.path.abspath(FLAGS.python_tf215)
+    rows = [run(name, folder, tf215) for name in FLAGS.name]
+    print("\n".join(harness.table(("benchmark", "seconds", "outcome"), rows)))
     print(f"measurements and pictures are in {folder}")
-    return int(any(outcome.trouble for outcome in outcomes.values()))
+    return int(any(outcome != "done" for *_, outcome in rows))
 
 
 def define_flags() -> None:

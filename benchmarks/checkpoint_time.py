@@ -5,9 +5,8 @@ Both write one data file without the graph, keep one checkpoint, and alternate i
     python -m benchmarks.checkpoint_time --network=resnet_v1_50 --rounds=5
 """
 
-import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -23,44 +22,37 @@ FLAGS = flags.FLAGS
 
 
 class Trained:
-    """Network with K-FAC's variables, in its own graph and session.
+    """Network with K-FAC's variables on towers, in a session in which no step is run.
+
+    The side of the images, in pixels, hardly changes the size of the checkpoint. There must be as
+    many logical CPU devices as towers.
 
     Attributes:
       graph: Graph of towers and optimizer.
-      session: Session with initialized variables. No step is run.
+      session: Session with initialized variables.
       spec: EstimatorSpec for training.
       variables: All saved variables.
     """
 
     def __init__(self, network: str, side: int, towers: int) -> None:
-        """Builds the graph and initializes the variables.
-
-        Args:
-          network: Network of `examples.slim.networks`.
-          side: Side of the images in pixels. It hardly changes the size of the checkpoint.
-          towers: Number of towers. There must be as many logical CPU devices.
-        """
         import tensorflow as tf  # noqa: PLC0415
 
         import replicate  # noqa: PLC0415
+        from benchmarks.session_programs import SessionProgram  # noqa: PLC0415
 
         v1 = tf.compat.v1
-        replicated = replicate.replicate_model_fn(
-            _model_fn(network), v1.losses.Reduction.MEAN, harness.cpu_names(towers)
-        )
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            step = v1.train.create_global_step()
+        mean, devices = v1.losses.Reduction.MEAN, harness.cpu_names(towers)
+        replicated = replicate.replicate_model_fn(_model_fn(network), mean, devices)
+
+        def build() -> Any:
             batch = tf.zeros([2 * towers, side, side, 3]), tf.zeros([2 * towers], tf.int32)
             self.spec = replicated(*batch, replicate.ModeKeys.TRAIN)
-            self._next_step = v1.assign_add(step, 1)
             self.variables = v1.global_variables()
-            initializer = v1.group(
-                v1.global_variables_initializer(), v1.local_variables_initializer()
-            )
+            return v1.assign_add(v1.train.get_global_step(), 1)
+
         options = v1.ConfigProto(device_count={"CPU": towers}, allow_soft_placement=True)
-        self.session = v1.Session(graph=self.graph, config=options)
-        self.session.run(initializer)
+        program = SessionProgram(build, config=options)
+        self.graph, self.session, self._next_step = program.graph, program.session, program.train
 
     @property
     def number_count(self) -> int:
@@ -83,6 +75,7 @@ class EstimatorWay:
         import tensorflow as tf  # noqa: PLC0415
 
         import replicate  # noqa: PLC0415
+        from replicate.estimator.checkpoints import fallback, reading  # noqa: PLC0415
         from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir  # noqa: PLC0415
         from replicate.estimator.hooks.finite import FiniteVariablesListener  # noqa: PLC0415
         from replicate.estimator.hooks.readings import StepReadings  # noqa: PLC0415
@@ -91,33 +84,19 @@ class EstimatorWay:
         config = replicate.RunConfig(
             model_dir=folder, keep_checkpoint_max=1, checkpoint_save_graph_def=False
         )
+        saver = build_saver(tf.compat.v1.train.Scaffold(), config)
         readings = StepReadings(trained.spec.train_op, trained.spec.loss)
-        self._session, self._folder = trained.session, folder
-        self._saver = build_saver(tf.compat.v1.train.Scaffold(), config)
-        listeners = [FiniteVariablesListener()]
-        directory = FencedModelDir(folder)
-        self._hook = CheckpointHook(directory, self._saver, readings, config, listeners=listeners)
-        self._hook.begin()
-        self._hook.after_create_session(trained.session, None)
+        listeners, directory = [FiniteVariablesListener()], FencedModelDir(folder)
+        hook = CheckpointHook(directory, saver, readings, config, listeners=listeners)
+        hook.begin()
+        hook.after_create_session(trained.session, None)
+        self.save: Callable[[], Any] = lambda: hook.end(trained.session)
 
-    def save(self) -> None:
-        """Saves all variables at the current step, which must be new."""
-        self._hook.end(self._session)
+        def restore(path: str | None = None) -> None:
+            reading.restore_variables(trained.session, saver, path or hook.saved[1])
 
-    def restore(self, path: str | None = None) -> None:
-        """Restores a checkpoint, or the last saved one, by its path."""
-        from replicate.estimator.checkpoints.reading import restore_variables  # noqa: PLC0415
-
-        restore_variables(self._session, self._saver, path or self._hook.saved[1])
-
-    def find_and_restore(self) -> None:
-        """Finds the newest checkpoint, reads all of it to verify it, and restores it."""
-        from replicate.estimator.checkpoints.fallback import newest_checkpoint  # noqa: PLC0415
-
-        path = newest_checkpoint(self._folder)
-        if path is None:
-            raise RuntimeError(f"{self._folder} holds no checkpoint, though one was saved there.")
-        self.restore(path)
+        self.restore: Callable[[], Any] = restore
+        self.find_and_restore = lambda: restore(fallback.newest_checkpoint(folder))
 
 
 class PlainWay:
@@ -178,15 +157,15 @@ def _model_fn(network: str) -> Any:
 
 def measure(trained: Trained, rounds: int, folder: str) -> dict[str, dict[str, list[float]]]:
     """Returns the seconds of each round after an untimed one, by operation and by way."""
-    folders = [pathlib.Path(folder, name) for name in ("replicate", "plain")]
-    for path in folders:
-        path.mkdir()
+    folders = [tempfile.mkdtemp(dir=folder) for _ in WAYS]
     times: dict[str, dict[str, list[float]]] = {
         operation: {way: [] for way in WAYS} for operation in OPERATIONS
     }
     with trained.graph.as_default():
-        ours, plain = EstimatorWay(trained, str(folders[0])), PlainWay(trained, str(folders[1]))
-        ways = dict(zip(WAYS, (ours, plain), strict=True))
+        both = [
+            way(trained, path) for way, path in zip((EstimatorWay, PlainWay), folders, strict=True)
+        ]
+        ways = dict(zip(WAYS, both, strict=True))
         for turn in range(rounds + 1):
             trained.advance()
             for operation, method in OPERATIONS.items():
@@ -198,13 +177,12 @@ def measure(trained: Trained, rounds: int, folder: str) -> dict[str, dict[str, l
 
 def lines(times: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator[str]:
     """Yields the lines of a table: seconds, and ratios by round."""
-    yield f"{'':<16}" + "".join(f"{way + ' s':>24}" for way in WAYS) + f"{'ratio':>20}"
+    rows = []
     for operation, by_way in times.items():
-        ours, plain = (by_way[way] for way in WAYS)
-        yield (
-            f"{operation:<16}{harness.spread(ours, 3):>24}{harness.spread(plain, 3):>24}"
-            f"{harness.spread(harness.ratios(ours, plain), 2):>20}"
-        )
+        series = [by_way[way] for way in WAYS]
+        ratio = harness.spread(harness.ratios(*series), 2)
+        rows.append([operation, *(harness.spread(each, 3) for each in series), ratio])
+    return harness.table(("", *(f"{way}, s" for way in WAYS), "ratio"), rows)
 
 
 def main(_: Sequence[str]) -> None:
@@ -225,9 +203,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("side", 32, "Side of the images, in pixels.", lower_bound=1)
     flags.DEFINE_integer("towers", 2, "Number of towers.", lower_bound=1)
     flags.DEFINE_integer("rounds", 5, "Rounds of saving and restoring.", lower_bound=1)
-    flags.DEFINE_string(
-        "checkpoints", None, "Folder of the checkpoints, which are removed at the end."
-    )
+    flags.DEFINE_string("checkpoints", None, "Folder of the checkpoints, removed at the end.")
     harness.define_flags()
 
 

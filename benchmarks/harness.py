@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from absl import app, flags
@@ -59,9 +59,14 @@ def set_environment() -> None:
     onednn.turn_on()
 
 
-def define_flags(*, picture: bool = False) -> None:
-    """Defines --json and, for a benchmark that draws bars, --picture: files for `save`."""
+def define_flags(*, picture: bool = False, here: bool = False) -> None:
+    """Defines --json and, for some benchmarks, --picture and --here.
+
+    --json and --picture are files. With --here, a process measures one case and prints JSON.
+    """
     flags.DEFINE_string("json", None, "File to write the measurements to.")
+    if here:
+        flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
     if picture:
         flags.DEFINE_string("picture", None, "PNG file to draw the results to.")
 
@@ -75,6 +80,11 @@ def save(measured: Any) -> None:
 def command(module: str, *options: str, python: str = sys.executable) -> list[str]:
     """Returns the command line that runs a benchmark in another process."""
     return [python, "-m", f"benchmarks.{module}", *options]
+
+
+def given_flags(*names: str) -> list[str]:
+    """Returns the options that give another process the values of some flags of this one."""
+    return [f"--{name}={flags.FLAGS[name].value}" for name in names]
 
 
 def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:
@@ -196,6 +206,16 @@ def spread(values: Sequence[float], digits: int) -> str:
 def markdown_row(cells: Iterable[object]) -> str:
     """Returns a line of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yields the lines of a Markdown table, with columns as wide as their widest cells."""
+    cells = [[f"{c:.3g}" if isinstance(c, float) else str(c) for c in row] for row in rows]
+    texts = [[cell.replace("|", "\\|") for cell in row] for row in [map(str, heads), *cells]]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    texts.insert(1, ["-" * width for width in widths])
+    for row in texts:
+        yield markdown_row(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
 
 
 def divide_cpu(count: int) -> list[str]:

@@ -44,39 +44,31 @@ def peak_here(group: str, case: str, steps: int) -> int:
         share = FLAGS.curvature_share
         step_times.Program(RESNET_GROUPS[group], case, 0, share).run(steps)
     else:
-        _train_on_towers(group, TOWERS[case], steps)
+        devices = harness.divide_cpu(TOWERS[case])
+        from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
+
+        size = RESNET_BATCH_SIZE if group.startswith("ResNet") else BATCH_SIZE
+        model = tower_models.make(group, size)
+        tower_programs.GraphProgram(model, devices, tower_programs.replicated).run(steps)
     return harness.peak_bytes()
 
 
-def _train_on_towers(group: str, towers: int, steps: int) -> None:
-    devices = harness.divide_cpu(towers)
-    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
+def measure(groups: Sequence[str], rival: str = "") -> dict[str, dict[str, list[int]]]:
+    """Returns the peaks of all cases of some groups, and before them of TensorFlow alone.
 
-    model: tower_models.Model
-    if group == "MLP":
-        model = tower_models.Mlp(BATCH_SIZE)
-    elif group == "ConvNet 28x28":
-        model = tower_models.ConvNet(28, BATCH_SIZE)
-    else:
-        model = tower_models.Network("resnet_v1_50", 64, RESNET_BATCH_SIZE)
-    tower_programs.GraphProgram(model, devices, tower_programs.replicated).run(steps)
-
-
-def peak_elsewhere(group: str, case: str, rival: str = "") -> int:
-    """Runs `peak_here` in another process, a rival's if one is named; returns the peak in bytes."""
-    options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
-    options.append(f"--curvature_share={FLAGS.curvature_share}")
-    command = harness.command("memory", *options)
-    if rival:
-        command = rivals.command(rivals.install(FLAGS.environments), "memory", *options)
-    peak: int = harness.read_json(command, f"find the peak of {group}, {case} {rival}")
-    return peak
-
-
-def cases(groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the cases of each group, after those of TensorFlow alone."""
-    chosen = {group: tuple(TOWERS if group in TOWER_GROUPS else OPTIMIZERS) for group in groups}
-    return {ALONE: (ALONE,), **chosen}
+    Each is measured in its own process, of a rival if one is named.
+    """
+    found: dict[str, dict[str, list[int]]] = {ALONE: {ALONE: []}}
+    for group in groups:
+        found[group] = {case: [] for case in (TOWERS if group in TOWER_GROUPS else OPTIMIZERS)}
+    for _ in range(FLAGS.repeats):
+        for group, peaks in found.items():
+            for case, values in peaks.items():
+                options = ["--here", f"--group={group}", f"--case={case}"]
+                options += harness.given_flags("steps", "curvature_share")
+                command = rivals.command_of(rival, "memory", *options)
+                values.append(harness.read_json(command, f"measure {group}, {case} {rival}"))
+    return found
 
 
 def beyond(found: Peaks) -> dict[str, dict[str, list[float]]]:
@@ -94,39 +86,25 @@ def lines(found: Peaks) -> Iterator[str]:
 
     The ratio compares the medians beyond TensorFlow's own with the first case of the group.
     """
-    yield f"{'peak, MB':<32}{'in all':>22}{'beyond TensorFlow':>22}{'ratio':>8}"
-    yield f"{ALONE:<32}{_megabytes(found[ALONE][ALONE]):>22}"
+    rows: list[list[object]] = [[ALONE, _megabytes(found[ALONE][ALONE]), "", ""]]
     for group, peaks in beyond(found).items():
         base = statistics.median(next(iter(peaks.values())))
         for case, own in peaks.items():
-            yield (
-                f"{f'{group}, {case}':<32}{_megabytes(found[group][case]):>22}"
-                f"{harness.spread(own, 0):>22}{statistics.median(own) / base:>8.2f}"
-            )
+            cells = _megabytes(found[group][case]), harness.spread(own, 0)
+            rows.append([f"{group}, {case}", *cells, f"{statistics.median(own) / base:.2f}"])
+    return harness.table(("peak, MB", "in all", "beyond TensorFlow", "ratio"), rows)
 
 
 def rival_lines(ours: Peaks, theirs: Peaks, rival: str) -> Iterator[str]:
     """Yields the lines of a table: peaks beyond TensorFlow, and the ratio of their medians."""
-    yield f"{'beyond TensorFlow, MB':<32}{'ours':>22}{rival:>22}{'ratio':>8}"
-    own = beyond(ours)
+    rows, own = [], beyond(ours)
     for group, peaks in beyond(theirs).items():
         for case, values in peaks.items():
             pair = own[group][case], values
             ratio = statistics.median(pair[0]) / statistics.median(pair[1])
-            shown = "".join(f"{harness.spread(each, 0):>22}" for each in pair)
-            yield f"{f'{group}, {case}':<32}{shown}{ratio:>8.2f}"
-
-
-def measure(groups: Sequence[str], rival: str = "") -> dict[str, dict[str, list[int]]]:
-    """Returns the peaks of all cases of some groups, each measured in its own process."""
-    found: dict[str, dict[str, list[int]]] = {
-        group: {case: [] for case in names} for group, names in cases(groups).items()
-    }
-    for _ in range(FLAGS.repeats):
-        for group, peaks in found.items():
-            for case, values in peaks.items():
-                values.append(peak_elsewhere(group, case, rival))
-    return found
+            cells = [harness.spread(each, 0) for each in pair]
+            rows.append([f"{group}, {case}", *cells, f"{ratio:.2f}"])
+    return harness.table(("beyond TensorFlow, MB", "ours", rival, "ratio"), rows)
 
 
 def _megabytes(values: Sequence[int]) -> str:
@@ -151,17 +129,12 @@ def define_flags() -> None:
     groups = [*TOWER_GROUPS, *KFAC_GROUPS]
     every = [*groups, *RESNET_GROUPS, ALONE]
     flags.DEFINE_multi_enum("group", groups, every, "Group of cases; may be repeated.")
-    flags.DEFINE_float(
-        "curvature_share", 1.0, "Share of the examples in averages of ResNets.", 0.001, 1.0
-    )
+    flags.DEFINE_float("curvature_share", 1.0, "Share of ResNets' examples in averages.", 1e-3, 1.0)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 3, "Processes of each case.", lower_bound=1)
-    flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
-    flags.DEFINE_enum(
-        "case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Case of the group, with --here."
-    )
+    flags.DEFINE_enum("case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Case, with --here.")
+    harness.define_flags(here=True)
     rivals.define_flags()
-    harness.define_flags()
 
 
 if __name__ == "__main__":

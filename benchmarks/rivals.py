@@ -53,6 +53,13 @@ def command(python: str, module: str, *options: str) -> list[str]:
     return [python, "-E", "-s", "-c", _LAUNCH, f"benchmarks.{module}", *options]
 
 
+def command_of(rival: str, module: str, *options: str) -> list[str]:
+    """Returns the command line of a benchmark, of a rival in its environment unless it is ""."""
+    if not rival:
+        return harness.command(module, *options)
+    return command(install(flags.FLAGS.environments), module, *options)
+
+
 def is_here() -> bool:
     """Returns True where `import kfac` finds tensorflow/kfac."""
     import kfac  # noqa: PLC0415

@@ -18,7 +18,7 @@ class SessionProgram:
       session: Session with initialized variables.
     """
 
-    def __init__(self, build: Callable[[], Any], device: str = "") -> None:
+    def __init__(self, build: Callable[[], Any], device: str = "", config: Any = None) -> None:
         """Calls a function in the new graph, which returns the training operation."""
         self.graph = tf.Graph()
         with self.graph.as_default(), v1.device(device):
@@ -28,7 +28,7 @@ class SessionProgram:
             self.initializer = v1.group(
                 v1.global_variables_initializer(), v1.local_variables_initializer()
             )
-        self.session = v1.Session(graph=self.graph)
+        self.session = v1.Session(graph=self.graph, config=config)
         self.session.run(self.initializer)
 
     def run(self, steps: int) -> float:

@@ -11,6 +11,8 @@ A second run continues from the last checkpoint. Ctrl-C saves a checkpoint and s
                                 process takes its role there; workers do not wait for others.
     all_reduce                  a cluster without parameter servers: all workers add up their
                                 gradients in each step.
+    far_machines                the same, but each trains its own weights, and all meet every
+                                --every steps, where a change of a weight is sent in --bits.
     distributed_sync_replicas   a cluster with parameter servers, one step for all workers together;
                                 --op_strategy selects the workers that update K-FAC's curvature.
     single_machine, multitower  a plain graph with a loop, on one device or several.
@@ -24,9 +26,11 @@ from absl import flags
 from examples import cli, mnist
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
-MODES = ["estimator", "all_reduce", "distributed_sync_replicas", "single_machine", "multitower"]
-_WITH_ESTIMATOR = ["estimator", "all_reduce", "distributed_sync_replicas"]
+_WITH_ESTIMATOR = ["estimator", "all_reduce", "far_machines", "distributed_sync_replicas"]
+MODES = [*_WITH_ESTIMATOR, "single_machine", "multitower"]
 MODES_OF_FLAGS = {
+    "every": ["far_machines"],
+    "bits": ["far_machines"],
     "op_strategy": ["distributed_sync_replicas"],
     "kfac_updates": ["single_machine", "multitower"],
     "progress": _WITH_ESTIMATOR,
@@ -50,6 +54,8 @@ flags.DEFINE_enum("mode", "estimator", MODES, "How it is trained.")
 flags.DEFINE_enum(
     "op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas, for kfac."
 )
+flags.DEFINE_integer("every", 50, "Of far_machines: steps from one round to the next.", 1)
+flags.DEFINE_enum("bits", "4", ["32", "16", "8", "4"], "Of far_machines: bits of a sent change.")
 flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
 cli.define_learning_rate(LEARNING_RATES)
 cli.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
@@ -90,6 +96,8 @@ def main() -> None:
         multitower.run(data, settings, params)
     elif FLAGS.mode == "all_reduce":
         all_reduce.run(data, settings, params, title)
+    elif FLAGS.mode == "far_machines":
+        all_reduce.run(data, settings, params, title, (FLAGS.every, int(FLAGS.bits)))
     elif FLAGS.mode == "distributed_sync_replicas":
         sync_replicas.run(data, settings, params, title)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from kfac._types import Scalar
 from kfac.arguments import check_names, names_of
 from kfac.layer_collection import LayerCollection, graph_layer_collection
-from kfac.optimizer import KfacOptimizer
+from kfac.optimizer import OF_SUBCLASSES, KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.settings import ADAPTIVE, lists_settings
 from kfac.tracebacks import shows_user_frames
@@ -48,7 +48,7 @@ def adaptive(
       TypeError: An argument is unknown.
     """
     functions = adaptive, PeriodicInvCovUpdateKfacOpt, KfacOptimizer
-    check_names("kfac.adaptive", settings, names_of(*functions) - {"refresh"})
+    check_names("kfac.adaptive", settings, names_of(*functions) - OF_SUBCLASSES)
     layers = graph_layer_collection() if layer_collection is None else layer_collection
     arguments = {**ADAPTIVE.chosen(), "damping": damping, "invert_every": period, **settings}
     return PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **arguments)

@@ -30,8 +30,8 @@ class CurvatureConfig:
       inverse_dtype: Dtype in which inverses, powers and Cholesky factors are kept; None means
         `factor_dtype`. They are computed in float32 or wider.
       inverse_method: Method to invert factors. "cholesky", "lu" and "newton_schulz" are the
-        functions of `kfac.linalg.inversion`. "eigh" uses one eigendecomposition for all inverses
-        and powers of a factor. "auto" uses "eigh" if a factor has other powers, or
+        functions of `kfac.linalg.damped_matrix`. "eigh" uses one eigendecomposition for all
+        inverses and powers of a factor. "auto" uses "eigh" if a factor has other powers, or
         `eigen_threshold` inverses, and "cholesky" elsewhere. Other powers and Cholesky factors do
         not depend on this setting.
       eigen_threshold: Smallest number of inverses of one factor for which "auto" uses a shared

@@ -33,11 +33,11 @@ from kfac.curvature.block_products import (
 )
 from kfac.curvature.by_hand import CurvatureByHand
 from kfac.curvature.estimation_modes import MODES, mode_of
-from kfac.curvature.shared_inverses import inverse_update
+from kfac.curvature.inverses import inverse_update
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.slot import MatrixSlot
+from kfac.fisher_factors.kept import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     MatrixFunction,
@@ -300,7 +300,7 @@ class FisherEstimator(CurvatureByHand):
                     if from_identity
                     else block.multiply_function(function, vector, transpose)
                 )
-            products.update(zip((v.ref() for v in own), as_tuple(product), strict=True))
+            products.update(zip((v.ref() for v in own), tf.nest.flatten(product), strict=True))
         return [(products[variable.ref()], variable) for _, variable in vecs_and_vars]
 
     def make_vars(self) -> None:

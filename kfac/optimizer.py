@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_names, names_of
+from kfac.curvature.backward_pass import faster_gradients
 from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
-from kfac.curvature.gradients import faster_gradients
 from kfac.damping.adaptation import AdaptedDamping, make_damping_rule
 from kfac.damping.interface import NAN, ModelChange
 from kfac.damping.training_loss import TrainingLoss
@@ -35,6 +35,7 @@ from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames
+from kfac.update.given_optimizer import GivenOptimizer
 from kfac.update.momentum import MOMENTUM_TYPES, ExactCurvature, make_momentum
 from kfac.update.refresh import BY_CALLER, RefreshPolicy
 from kfac.update.step import KfacStep, MakeStep
@@ -43,6 +44,9 @@ from kfac.variables import CapturedVariable, check_not_partitioned, name_of
 v1 = tf.compat.v1
 
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
+
+OF_SUBCLASSES = frozenset({"given", "refresh"})
+"""Arguments of `KfacOptimizer` that only classes derived from it give."""
 
 
 @methods_show_user_frames
@@ -114,6 +118,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         include_damping_in_qmodel_change: bool = KfacSettings.include_damping_in_qmodel_change,
         decays: Callable[[Variable], bool] | None = KfacSettings.decays,
         refresh: RefreshPolicy = BY_CALLER,
+        given: GivenOptimizer | None = None,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
@@ -132,6 +137,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           tf_replicator: Must be None: copies of the graph under a replicator are not supported.
           refresh: Times of the updates of averages and inverses, given by subclasses; here the user
             updates them.
+          given: Another optimizer that makes the step, given by subclasses; None makes K-FAC's.
 
         Raises:
           ValueError: A number is out of its range, a choice is unknown, or arguments do not go
@@ -190,6 +196,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
             decays=_always if decays is None else decays,
+            given=given,
         )
         self._make_step: MakeStep = self._step.make  # Subclasses add what they do beside a step.
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from kfac._types import GradsAndVars, Scalar, Variable
 from kfac.arguments import check_names, names_of
 from kfac.layer_collection import LayerCollection, graph_layer_collection
-from kfac.optimizer import KfacOptimizer
+from kfac.optimizer import OF_SUBCLASSES, KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.settings import KfacSettings
 from kfac.tracebacks import methods_show_user_frames, shows_user_frames
@@ -141,7 +141,7 @@ def check_settings(owner: str, settings: Any, own: Any = ()) -> None:
                 "optimizer before they are made, and adapts no damping by them. Pass damping, a "
                 "number or a function that returns a Tensor."
             )
-    accepted = names_of(PeriodicInvCovUpdateKfacOpt, KfacOptimizer) - {"refresh"}
+    accepted = names_of(PeriodicInvCovUpdateKfacOpt, KfacOptimizer) - OF_SUBCLASSES
     check_names(owner, settings, (accepted | {*own}) - _OF_THE_OPTIMIZER - _OF_ADAPTATION)
 
 
@@ -200,10 +200,11 @@ class Preconditioned(PeriodicInvCovUpdateKfacOpt):
         Raises:
           ValueError: A number is out of its range, or two arguments exclude each other.
         """
-        super().__init__(learning_rate=1.0, momentum=None, momentum_type="regular", **settings)
+        super().__init__(
+            learning_rate=1.0, momentum=None, momentum_type="regular", given=given, **settings
+        )
         self._given = optimizer
         self._graft = given.graft
-        self._step.given = given
 
     def check_gradients(self, grads_and_vars: GradsAndVars) -> list[tuple[Any, Variable]]:
         """Checks that all registered variables have gradients.

@@ -28,6 +28,27 @@ def nesterov() -> v1.train.Optimizer:
     return v1.train.MomentumOptimizer(0.7, 0.9, use_nesterov=True)
 
 
+def check_outer_optimizer(owner: str, given: object) -> None:
+    """Refuses what is no `OuterOptimizer`.
+
+    Args:
+      owner: Name of the class whose argument it is, for messages.
+      given: The argument.
+
+    Raises:
+      TypeError: It is neither an optimizer nor a function.
+    """
+    if not callable(given) and not isinstance(given, v1.train.Optimizer):
+        raise _kind_error(owner, repr(given))
+
+
+def _kind_error(owner: str, got: str) -> TypeError:
+    return TypeError(
+        f"{owner}: outer_optimizer must be a tf.compat.v1.train.Optimizer or a function without "
+        f"arguments that returns one; got {got}."
+    )
+
+
 @final
 class OuterStep:
     """The step of an outer optimizer in one graph."""
@@ -42,14 +63,10 @@ class OuterStep:
         Raises:
           TypeError: It is neither of the two.
         """
-        is_function = callable(given) and not isinstance(given, v1.train.Optimizer)
-        made: Any = given() if is_function else given
+        check_outer_optimizer(owner, given)
+        made: Any = given() if callable(given) else given
         if not isinstance(made, v1.train.Optimizer):
-            raise TypeError(
-                f"{owner}: outer_optimizer must be a tf.compat.v1.train.Optimizer or a function "
-                f"without arguments that returns one; got {given!r}"
-                f"{f', which returned {made!r}' if is_function else ''}."
-            )
+            raise _kind_error(owner, f"{given!r}, which returned {made!r}")
         self._optimizer = made
         allow_missing_state(made)
 

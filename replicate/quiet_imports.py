@@ -1,7 +1,7 @@
 """Quiet imports: hides what libraries print to standard error while they are imported.
 
 TensorFlow prints from C++, past `sys.stderr`. `python -m replicate.report`, `python -m
-replicate.run` and the programs in `examples` import it in silence.
+replicate.run`, `replicate.compat` and the programs in `examples` import it in silence.
 """
 
 import contextlib

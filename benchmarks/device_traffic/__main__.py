@@ -1,15 +1,21 @@
 """Traffic between devices in training steps of towers on GPUs, found without a GPU.
 
 The table also has the bytes of the variables on the fullest GPU, K-FAC's among them. `--details`
-lists the tensors that cross, the waits and the operations without a GPU kernel.
+lists the tensors that cross, the waits, the operations and variables of each device, and the
+operations without a GPU kernel.
 
-    python -m benchmarks.device_traffic --step=kfac --towers=4 --details
+With `--reductions`, the table compares the reductions of gradients. Only gradients are counted: the
+tensors that go to the operations that sum them. "Transfers" is the largest number of tensors of
+more than 1 KiB, among these, that cross one after another.
+
+    python -m benchmarks.device_traffic --step=kfac --details
+    python -m benchmarks.device_traffic --reductions=resnet_v1_50 --towers=4 --towers=8
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
 from absl import flags
 
@@ -19,73 +25,104 @@ if TYPE_CHECKING:
     from benchmarks.device_traffic.traffic import Traffic
 
 ROUTES = ("CPU>GPU", "GPU>CPU", "GPU>GPU")
+SCOPE = "gradient_aggregating"
+"""Name scope of the operations that sum gradients."""
+STEP_HEADS = (
+    *("step", "towers", *(f"{route}, kB" for route in ROUTES)),
+    *("waits", "rounds", "no kernel", "variables, MB"),
+)
+REDUCTION_HEADS = (
+    *("towers", "reduction", "all", "largest link", "into the CPU", "into a GPU, at most"),
+    *("out of a GPU, at most", "between halves of the GPUs", "transfers"),
+)
 
 FLAGS = flags.FLAGS
 
 
-def lines(found: Mapping[str, Traffic]) -> Iterator[str]:
-    """Yields the lines of a table, one for each step."""
-    heads = "".join(f"{f'{route}, kB':>13}" for route in ROUTES)
-    yield f"{'step':<32}{heads}{'waits':>8}{'rounds':>8}{'no kernel':>11}{'variables, MB':>15}"
-    for name, measured in found.items():
-        sent = "".join(f"{measured.sent(route) / 1e3:>13.1f}" for route in ROUTES)
-        waits, strays = len(measured.waits), len(measured.strays)
-        kept = max((size for device, size in measured.kept.items() if device != "CPU:0"), default=0)
-        counts = f"{waits:>8}{measured.rounds:>8}{strays:>11}{kept / 1e6:>15.2f}"
-        yield f"{name:<32}{sent}{counts}"
+def step_row(name: str, towers: int, found: Traffic) -> list[object]:
+    """Returns the cells of a step."""
+    sent = (f"{found.sent(route) / 1e3:.1f}" for route in ROUTES)
+    kept = max((size for device, size in found.kept.items() if device != "CPU:0"), default=0)
+    counts = len(found.waits), found.rounds, len(found.strays)
+    return [name, towers, *sent, *counts, f"{kept / 1e6:.2f}"]
 
 
-def details(measured: Traffic) -> Iterator[str]:
+def reduction_row(towers: int, reduction: str, found: Traffic, unit: float) -> list[object]:
+    """Returns the cells of a reduction."""
+    from benchmarks.device_traffic.traffic import CPU, flow  # noqa: PLC0415
+
+    links = found.links(SCOPE)
+    gpus = [f"GPU:{index}" for index in range(towers)]
+    every, halves = [CPU, *gpus], (gpus[: towers // 2], gpus[towers // 2 :])
+    sizes = (
+        flow(links, every, every),
+        max(links.values(), default=0),
+        flow(links, every, [CPU]),
+        max(flow(links, every, [gpu]) for gpu in gpus),
+        max(flow(links, [gpu], every) for gpu in gpus),
+        max(flow(links, *halves), flow(links, *halves[::-1])),
+    )
+    cells = [f"{size / unit:.1f}" for size in sizes]
+    return [towers, f"`{reduction}`", *cells, found.transfers]
+
+
+def details(found: Traffic) -> Iterator[str]:
     """Yields a line for each large tensor that crosses, wait, device and missing kernel."""
-    for title, crossings in (("crosses", measured.large), ("wait", measured.waits)):
+    from benchmarks.device_traffic.traffic import is_large  # noqa: PLC0415
+
+    large = [each for each in found.crossings if is_large(each.bytes)]
+    for title, crossings in (("crosses", large), ("wait", found.waits)):
         for each in crossings:
             size = "?" if each.bytes is None else each.bytes
-            route = f"{each.source} > {each.target}"
             consumers = ", ".join(each.consumers[:2])
+            route = f"{each.source} > {each.target}"
             yield f"  {title:<10}{route:<16}{size:>10} B  {each.kind} {each.name} for {consumers}"
-    for device, size in sorted(measured.kept.items()):
-        yield f"  variables  {device:<16}{size:>9} B"
-    for stray in measured.strays:
-        yield f"  no kernel  {stray.device:<15} {stray.kind} {stray.name}"
+    for device, count in sorted(found.operations.items()):
+        size = found.kept.get(device, 0)
+        yield f"  device     {device:<16}{count:>7} operations, {size} B of variables"
+    yield from (f"  no kernel  {stray}" for stray in found.strays)
 
 
 def main(_: Sequence[str]) -> None:
-    """Measures the chosen steps, then prints and saves the results."""
+    """Measures the chosen steps, or reductions, then prints and saves the results."""
     from benchmarks.device_traffic import steps  # noqa: PLC0415
+    from model_deploy import GradientReduction  # noqa: PLC0415
 
-    steps.check_names(FLAGS.step)
-    found = {
-        name: steps.traffic(
-            name, FLAGS.towers, with_summaries=FLAGS.summaries, with_inverses=FLAGS.inverses
-        )
-        for name in FLAGS.step or steps.NAMES
-    }
-    print(f"{FLAGS.towers} towers, {steps.BATCH_PER_TOWER} examples each")
-    head, *rows = lines(found)
-    print(head)
-    for row, measured in zip(rows, found.values(), strict=True):
-        print(row)
-        if FLAGS.details:
-            print("\n".join(details(measured)))
-    record = {
-        name: {
-            "rounds": each.rounds,
-            "kept": each.kept,
-            "crossings": [crossing._asdict() for crossing in each.crossings],
-            "strays": [stray._asdict() for stray in each.strays],
-        }
-        for name, each in found.items()
-    }
+    record, rows, notes = {}, [], []
+    heads = REDUCTION_HEADS if FLAGS.reductions else STEP_HEADS
+    unknown = set(FLAGS.step) - set(steps.NAMES)
+    if unknown:
+        raise SystemExit(f"No steps: {sorted(unknown)}. Accepted are {', '.join(steps.NAMES)}.")
+    names = get_args(GradientReduction) if FLAGS.reductions else FLAGS.step or steps.NAMES
+    for towers in FLAGS.towers:
+        for name in names:
+            if FLAGS.reductions:
+                placed = {"variables": FLAGS.variables, "reduction": name}
+                step = steps.Step(FLAGS.reductions, placed=placed)
+                found = steps.traffic(step, towers, SCOPE)
+                unit = 1e6 if FLAGS.reductions.startswith("resnet") else 1e3
+                rows.append(reduction_row(towers, name, found, unit))
+            else:
+                found = steps.traffic(name, towers, inverses=FLAGS.inverses)
+                rows.append(step_row(name, towers, found))
+            notes += [name, *details(found)] if FLAGS.details else []
+            record[f"{name}, {towers}"] = found._asdict() | {
+                "crossings": [crossing._asdict() for crossing in found.crossings]
+            }
+    print("\n".join([*harness.table(heads, rows), *notes]))
     harness.save(record)
 
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_string("step", [], "Step to measure; may be repeated. Default: all.")
-    flags.DEFINE_integer("towers", 4, "Number of towers, each on its own GPU.", lower_bound=2)
-    flags.DEFINE_bool("summaries", False, "Measure steps that write summaries.")
+    flags.DEFINE_multi_integer("towers", [4], "Towers, each on its own GPU; may be repeated.", 2)
     flags.DEFINE_bool("inverses", True, "Measure steps in which K-FAC computes new inverses.")
-    flags.DEFINE_bool("details", False, "List tensors, waits and missing kernels.")
+    flags.DEFINE_bool("details", False, "List tensors, waits, devices and missing kernels.")
+    flags.DEFINE_enum(
+        "reductions", None, ["convnet", "resnet_v1_50"], "Model whose reductions are compared."
+    )
+    flags.DEFINE_enum("variables", "local", ["local", "round_robin"], "Where they are then.")
     harness.define_flags()
 
 

@@ -6,9 +6,7 @@ machine without them.
 
 import contextlib
 import dataclasses
-import functools
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -27,111 +25,78 @@ v1 = tf.compat.v1
 
 BATCH_PER_TOWER = 32
 SIDE = 28
-WORDS = 8
 TABLE = (10_000, 32)
 """Rows and width of the embedding table."""
+WORDS = {"embedding": 8, "one word": 1}
+"""Words of an example, by model that looks them up in the table; the others take images."""
 _RATE = 0.01
+_DAMPING = {"learning_rate": _RATE, "damping": 0.03, "invert_every": 10}
+_QMODEL = {**_DAMPING, "momentum_type": "qmodel", "learning_rate": None, "momentum": None}
+_ADAPTED = {**_QMODEL, "invert_every": 5, "adapt_damping": True, "calibrate_damping": True}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Step:
     """Settings of a training step.
 
     Attributes:
-      optimizer: Makes the optimizer.
-      model: Returns the loss of a tower, from its features and labels.
-      images: True for images as features, False for words.
+      model: Name of a model, see `_logits`.
+      kfac: Arguments of K-FAC, or None for momentum SGD. If it adapts the damping, it judges its
+        steps by the batch of each tower.
+      placed: Arguments `variables` and `reduction` of `replicate_model_fn`.
       settings: Arguments of `TowerOptimizer`.
-      variables: Argument of `replicate_model_fn`.
-      reduction: Argument of `replicate_model_fn`.
-      judged: True to hand each tower's batch to K-FAC, which judges its steps by it.
+      approximation: K-FAC's approximation of convolutions.
     """
 
-    optimizer: Callable[[], Any]
-    model: Callable[[Any, Any], Any]
-    images: bool = True
+    model: str
+    kfac: Mapping[str, Any] | None = None
+    placed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    variables: str = "local"
-    reduction: str = "last"
-    judged: bool = False
+    approximation: str = "kron"
+
+    def loss(self, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy of a tower, whose layers it registers for K-FAC."""
+        logits = _logits(self.model, features)
+        if self.kfac:
+            layers = kfac.graph_layer_collection()
+            layers.set_default_conv2d_approximation(self.approximation)
+            layers.register_categorical_predictive_distribution(logits, name="logits")
+            layers.auto_register_layers()
+        return mean_cross_entropy(logits, labels)
+
+    def optimizer(self) -> Any:
+        """Returns a new optimizer."""
+        if self.kfac is None:
+            return v1.train.MomentumOptimizer(_RATE, 0.9)
+        layers = kfac.graph_layer_collection()
+        judge = {"loss_fn": self._loss_again} if self.is_judged else {}
+        return kfac.PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **self.kfac, **judge)
+
+    @property
+    def is_judged(self) -> bool:
+        """True if K-FAC adapts the damping."""
+        return bool(self.kfac and self.kfac.get("adapt_damping"))
+
+    def _loss_again(self, batch: tuple[Any, Any]) -> Any:
+        return mean_cross_entropy(_logits(self.model, batch[0]), batch[1])
 
 
-@contextlib.contextmanager
-def gpu_graph(gpus: int) -> Iterator[Any]:
-    """Makes a graph for so many GPUs the default one and yields it.
+def traffic(step: str | Step, towers: int, scope: str = "", inverses: bool = True) -> Traffic:
+    """Builds the graph of a step and returns its traffic.
 
-    It begins like an Estimator's graph, with a global step on the CPU. Conditionals are made of
-    `Switch` and `Merge`, as TensorFlow has them when it places a graph.
+    Args:
+      step: One of `NAMES`, or settings.
+      towers: Number of towers or clones, each on a GPU of its own.
+      scope: Only tensors that operations in this name scope need count as transfers.
+      inverses: True for a step in which K-FAC computes new inverses.
     """
-    with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
-        begin_graph(replicate.RunConfig())
-        yield graph
-
-
-@contextlib.contextmanager
-def _listed_gpus(count: int) -> Iterator[None]:
-    """Adds GPUs to TensorFlow's list of visible devices."""
-    gpus = [
-        tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in range(count)
-    ]
-    visible, configuration = (
-        tf.config.get_visible_devices,
-        tf.config.get_logical_device_configuration,
-    )
-
-    def devices(kind: str | None = None) -> list[Any]:
-        others = [device for device in visible(kind) if device.device_type != "GPU"]
-        return [*others, *gpus] if kind in (None, "GPU") else others
-
-    def logical(device: Any) -> Any:
-        return None if device in gpus else configuration(device)
-
-    with (
-        mock.patch.object(tf.config, "get_visible_devices", devices),
-        mock.patch.object(tf.config, "get_logical_device_configuration", logical),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _control_flow_in_graph() -> Iterator[None]:
-    """Makes conditionals of `Switch` and `Merge`, as TensorFlow does before it places a graph."""
-    was_functional = v1.control_flow_v2_enabled()
-    v1.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        if was_functional:
-            v1.enable_control_flow_v2()
-
-
-def traffic(
-    name: str, towers: int, *, with_summaries: bool = False, with_inverses: bool = True
-) -> Traffic:
-    """Builds the graph of a step, one of `NAMES`, and returns its traffic.
-
-    Each tower or clone has its own GPU. `with_inverses` is for a step in which K-FAC computes new
-    inverses.
-    """
-    build = _clones if name == CLONES else functools.partial(_towers, STEPS[name])
-    with gpu_graph(towers) as graph:
-        fetches = build(towers)
-        if with_summaries:
-            fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
+    with _gpu_graph(towers) as graph:
+        if step == CLONES:
+            fetches = _clones(towers)
+        else:
+            fetches = _towers(STEPS[step] if isinstance(step, str) else step, towers)
         operations = graph.get_operations()
-        if with_inverses:
-            return measure(operations, fetches)
-        return measure(operations, fetches, rare=_is_of_inverses)
-
-
-def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
-    """Builds the graph of a step with towers, each on its own GPU, and returns its traffic.
-
-    Only tensors that operations in the name scope need count as transfers.
-    """
-    with gpu_graph(towers) as graph:
-        fetches = _towers(step, towers)
-        return measure(graph.get_operations(), fetches, scope)
+        return measure(operations, fetches, scope, *([] if inverses else [_is_of_inverses]))
 
 
 def _is_of_inverses(tensor: Any) -> bool:
@@ -140,196 +105,125 @@ def _is_of_inverses(tensor: Any) -> bool:
     return is_chosen and any(name in tensor.op.name for name in ("update_inverses/", "known_after"))
 
 
+@contextlib.contextmanager
+def _gpu_graph(gpus: int) -> Iterator[Any]:
+    """Makes a graph for so many GPUs the default one and yields it.
+
+    It begins like an Estimator's graph, with a global step on the CPU. Conditionals are made of
+    `Switch` and `Merge`, as TensorFlow has them when it places a graph.
+    """
+    was_functional = v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    try:
+        with _listed_gpus(gpus), tf.Graph().as_default() as graph:
+            begin_graph(replicate.RunConfig())
+            yield graph
+    finally:
+        if was_functional:
+            v1.enable_control_flow_v2()
+
+
+@contextlib.contextmanager
+def _listed_gpus(count: int) -> Iterator[None]:
+    """Adds GPUs to TensorFlow's list of visible devices."""
+    gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(count)]
+    listed, configured = tf.config.get_visible_devices, tf.config.get_logical_device_configuration
+
+    def visible(kind: str | None = None) -> list[Any]:
+        others = [device for device in listed(kind) if device.device_type != "GPU"]
+        return [*others, *gpus] if kind in (None, "GPU") else others
+
+    def configuration(device: Any) -> Any:
+        return None if device in gpus else configured(device)
+
+    with (
+        mock.patch.object(tf.config, "get_visible_devices", visible),
+        mock.patch.object(tf.config, "get_logical_device_configuration", configuration),
+    ):
+        yield
+
+
 def _towers(step: Step, count: int) -> list[Any]:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         optimizer = replicate.TowerOptimizer(step.optimizer, **step.settings)
-        loss = step.model(features, labels)
-        if step.judged:
+        loss = step.loss(features, labels)
+        if step.is_judged:
             optimizer.wrapped.add_tower_batch((features, labels))
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    replicated = replicate.replicate_model_fn(
-        model_fn,
-        v1.losses.Reduction.MEAN,
-        [f"/gpu:{index}" for index in range(count)],
-        variables=step.variables,
-        reduction=step.reduction,
-    )
-    spec = replicated(*_batch(step.images, count), replicate.ModeKeys.TRAIN)
+    devices, mean = [f"/gpu:{index}" for index in range(count)], v1.losses.Reduction.MEAN
+    replicated = replicate.replicate_model_fn(model_fn, mean, devices, **step.placed)
+    spec = replicated(*_batch(step.model, count), replicate.ModeKeys.TRAIN)
     return [spec.train_op, spec.loss.op]
 
 
 def _clones(count: int) -> list[Any]:
-    config = model_deploy.DeploymentConfig(num_clones=count)
+    step = Step("convnet")
 
     def model_fn(features: Any, labels: Any) -> None:
-        v1.losses.add_loss(_convnet(features, labels))
+        v1.losses.add_loss(step.loss(features, labels))
 
-    model = model_deploy.deploy(
-        config,
-        model_fn,
-        _batch(images=True, towers=1),
-        optimizer=v1.train.MomentumOptimizer(_RATE, 0.9),
-    )
-    return [model.train_op.op]
+    config, batch = model_deploy.DeploymentConfig(num_clones=count), _batch("convnet", 1)
+    return [model_deploy.deploy(config, model_fn, batch, optimizer=step.optimizer()).train_op.op]
 
 
-def _batch(images: bool, towers: int) -> tuple[Any, Any]:
+def _batch(model: str, towers: int) -> tuple[Any, Any]:
     """Returns features and labels of a batch, on the CPU."""
-    rows = BATCH_PER_TOWER * towers
+    rows, words = BATCH_PER_TOWER * towers, WORDS.get(model)
+    kind, shape = (tf.int32, [words]) if words else (tf.float32, [SIDE, SIDE, 1])
     with v1.device(model_deploy.canonical_device("cpu:0")):
-        features = (
-            v1.placeholder(tf.float32, [rows, SIDE, SIDE, 1], "images")
-            if images
-            else v1.placeholder(tf.int32, [rows, WORDS], "words")
-        )
+        features = v1.placeholder(kind, [rows, *shape], "features")
         return features, v1.placeholder(tf.int32, [rows], "labels")
 
 
-def _convnet(images: Any, labels: Any) -> Any:
-    return convnet_model.mean_loss(convnet_model.build_model(images), labels)
+def _logits(model: str, features: Any) -> Any:
+    """Returns the logits of a model: "convnet", "dense", one of `WORDS`, or a network of slim."""
+    if model == "convnet":
+        return convnet_model.build_model(features).linear.outputs
+    if model == "dense":
+        flat = tf.reshape(features, [-1, SIDE * SIDE])
+        features = tf.nn.relu(convnet_model.linear_layer("hidden", flat, 64).outputs)
+    elif model == "embedding":
+        table = v1.get_variable("table", TABLE)
+        features = tf.reduce_mean(tf.nn.embedding_lookup(table, features), axis=1)
+    elif model == "one word":
+        features = tf.nn.embedding_lookup(v1.get_variable("table", TABLE), features[:, 0])
+    else:
+        network = factory.get_network_fn(model, CLASSES[model], is_training=True)
+        return network(tf.tile(features, [1, 1, 1, 3]))[0]
+    return convnet_model.linear_layer("logits", features, 10).outputs
 
 
-def _registered_convnet(approx: str = "kron") -> Callable[[Any, Any], Any]:
-    def model(images: Any, labels: Any) -> Any:
-        net = convnet_model.build_model(images)
-        convnet_model.register(kfac.graph_layer_collection(), net, {"approx": approx})
-        return convnet_model.mean_loss(net, labels)
-
-    return model
-
-
-def _registered_dense(images: Any, labels: Any) -> Any:
-    layers = kfac.graph_layer_collection()
-    inputs = tf.reshape(images, [-1, SIDE * SIDE])
-    for name, units in (("hidden", 64), ("logits", 10)):
-        layer = convnet_model.linear_layer(name, inputs, units)
-        layers.register_fully_connected((layer.weights, layer.bias), layer.inputs, layer.outputs)
-        inputs = tf.nn.relu(layer.outputs)
-    layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
-    return mean_cross_entropy(layer.outputs, labels)
-
-
-def _embedding(words: Any, labels: Any) -> Any:
-    table = v1.get_variable("table", TABLE)
-    vectors = tf.reduce_mean(tf.nn.embedding_lookup(table, words), axis=1)
-    return mean_cross_entropy(convnet_model.linear_layer("logits", vectors, 10).outputs, labels)
-
-
-def _registered_embedding(words: Any, labels: Any) -> Any:
-    layers = kfac.graph_layer_collection()
-    table = v1.get_variable("table", TABLE)
-    first = words[:, 0]
-    vectors = tf.nn.embedding_lookup(table, first)
-    layers.register_fully_connected(table, first, vectors, dense_inputs=False)
-    layer = convnet_model.linear_layer("logits", vectors, 10)
-    layers.register_fully_connected((layer.weights, layer.bias), layer.inputs, layer.outputs)
-    layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
-    return mean_cross_entropy(layer.outputs, labels)
-
-
-def _network(name: str, classes: int, registered: bool = False) -> Callable[[Any, Any], Any]:
-    """Returns the model of a network of `examples.slim`."""
-
-    def model(images: Any, labels: Any) -> Any:
-        network = factory.get_network_fn(name, classes, is_training=True)
-        logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
-        if registered:
-            layers = kfac.graph_layer_collection()
-            layers.register_categorical_predictive_distribution(logits, name="logits")
-            layers.auto_register_layers()
-        return mean_cross_entropy(logits, labels)
-
-    return model
-
-
-def _momentum() -> Any:
-    return v1.train.MomentumOptimizer(_RATE, 0.9)
-
-
-def _kfac(**arguments: Any) -> Callable[[], Any]:
-    """Returns a maker of periodic K-FAC."""
-    given = {"learning_rate": _RATE, "damping": 0.03, "invert_every": 10, **arguments}
-
-    def make() -> Any:
-        return kfac.PeriodicInvCovUpdateKfacOpt(
-            layer_collection=kfac.graph_layer_collection(), **given
-        )
-
-    return make
-
-
-_QMODEL = {"momentum_type": "qmodel", "learning_rate": None, "momentum": None}
-_ADAPTED = {
-    **_QMODEL,
-    "invert_every": 5,
-    "adapt_damping": True,
-    "calibrate_damping": True,
-    "loss_fn": lambda batch: _convnet(*batch),
+_REGULAR = {**_DAMPING, "momentum_type": "regular"}
+_IN_TURN = {"variables": "round_robin"}
+_SUMMED = {"accumulate_steps": 4}
+_SCALED = {**_SUMMED, "loss_scale": replicate.DynamicLossScale()}
+CLASSES = {"cifarnet": 10, "resnet_v1_50": 1000}
+"""Classes of the networks of slim, by name."""
+STEPS: Mapping[str, Step] = {
+    "momentum": Step("convnet"),
+    "momentum, variables in turn": Step("convnet", placed=_IN_TURN),
+    "clipped": Step("convnet", settings={"clip_norm": 1.0}),
+    "accumulated, loss scale": Step("convnet", settings=_SCALED),
+    "skipping": Step("convnet", settings={"skip_nonfinite": 3}),
+    "embedding": Step("embedding"),
+    "embedding, variables in turn": Step("embedding", placed=_IN_TURN),
+    "batch norm": Step("cifarnet"),
+    "kfac": Step("convnet", _REGULAR),
+    "kfac, variables in turn": Step("convnet", _REGULAR, _IN_TURN),
+    "kfac, qmodel": Step("convnet", _QMODEL),
+    "kfac, adapted damping": Step("convnet", _ADAPTED),
+    "kfac, ekfac": Step("convnet", _DAMPING, approximation="ekfac"),
+    "kfac, dense kron": Step("dense", _DAMPING),
+    "kfac, embedding": Step("one word", _DAMPING),
+    "kfac, resnet_v1_50": Step("resnet_v1_50", _REGULAR),
+    "kfac, accumulated": Step("convnet", _DAMPING, settings=_SUMMED),
 }
-_SCALED = {"loss_scale": replicate.DynamicLossScale()}
-
-_REGULAR = _kfac(momentum_type="regular")
-
-STEPS: Mapping[str, Step] = types.MappingProxyType(
-    {
-        "momentum": Step(optimizer=_momentum, model=_convnet),
-        "momentum, variables in turn": Step(
-            optimizer=_momentum, model=_convnet, variables="round_robin"
-        ),
-        "clipped": Step(optimizer=_momentum, model=_convnet, settings={"clip_norm": 1.0}),
-        "accumulated, loss scale": Step(
-            optimizer=_momentum, model=_convnet, settings={"accumulate_steps": 4, **_SCALED}
-        ),
-        "skipping": Step(optimizer=_momentum, model=_convnet, settings={"skip_nonfinite": 3}),
-        "embedding": Step(optimizer=_momentum, model=_embedding, images=False),
-        "embedding, variables in turn": Step(
-            optimizer=_momentum, model=_embedding, images=False, variables="round_robin"
-        ),
-        "batch norm": Step(optimizer=_momentum, model=_network("cifarnet", 10)),
-        "kfac": Step(optimizer=_REGULAR, model=_registered_convnet()),
-        "kfac, variables in turn": Step(
-            optimizer=_REGULAR, model=_registered_convnet(), variables="round_robin"
-        ),
-        "kfac, qmodel": Step(optimizer=_kfac(**_QMODEL), model=_registered_convnet()),
-        "kfac, adapted damping": Step(
-            optimizer=_kfac(**_ADAPTED), model=_registered_convnet(), judged=True
-        ),
-        "kfac, ekfac": Step(optimizer=_kfac(), model=_registered_convnet("ekfac")),
-        "kfac, dense kron": Step(optimizer=_kfac(), model=_registered_dense),
-        "kfac, embedding": Step(optimizer=_kfac(), model=_registered_embedding, images=False),
-        "kfac, resnet_v1_50": Step(
-            optimizer=_REGULAR, model=_network("resnet_v1_50", 1000, registered=True)
-        ),
-        "kfac, accumulated": Step(
-            optimizer=_kfac(), model=_registered_convnet(), settings={"accumulate_steps": 4}
-        ),
-    }
-)
 """Steps of replicated towers, by name."""
-
-REDUCED: Mapping[str, Step] = types.MappingProxyType(
-    {
-        "convnet": Step(optimizer=_momentum, model=_convnet),
-        "resnet_v1_50": Step(optimizer=_momentum, model=_network("resnet_v1_50", 1000)),
-    }
-)
-"""Steps for which reductions of gradients are compared, by model."""
 
 CLONES = "clones"
 """Name of the step of `model_deploy`."""
 
 NAMES = (*STEPS, CLONES)
 """Names of all steps."""
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Checks names of steps.
-
-    Raises:
-      SystemExit: There is no step of that name.
-    """
-    for name in names:
-        if name not in NAMES:
-            raise SystemExit(f"There is no step {name!r}. Accepted are {', '.join(NAMES)}.")

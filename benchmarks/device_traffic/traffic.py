@@ -5,29 +5,28 @@ that go from one memory to another. Memories are those of the CPU and of each GP
 outputs of GPU kernels are in the memory of the CPU, such as shapes, int32 numbers and predicates.
 
 A copy from a GPU to the CPU waits for the GPU's queue. If a GPU later needs a result of that copy,
-the GPU is idle in between: that is a wait in the middle of the step. `rounds` is the largest number
-of waits that follow each other. `transfers` is that of tensors of more than 1 KiB that cross.
+the GPU is idle in between: that is a wait in the middle of the step.
 
 Tensors that TensorFlow computes once, before the first step, are not counted, nor are operations
 that do not run because a chosen output of a `Switch` is dead. Sizes are those of static shapes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import collections
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from benchmarks.device_traffic import placement
-from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
+from benchmarks.device_traffic.placement import CPU, Kernel, gpu_kernel, place, requested_device
 
 Operation = Any
-Tensor = Any
-CPU = placement.CPU
+Links: TypeAlias = Mapping[tuple[str, str], int]
+"""Bytes by (source, target) as in ("GPU:0", "CPU:0"). Those of unknown size count as 0."""
+
 LARGE = 1024
 """Bytes above which a crossing tensor is listed."""
 _SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 _BACK = "NextIteration"
-_HOST_KERNEL = Kernel(frozenset(), frozenset())
 
 
 class Crossing(NamedTuple):
@@ -51,84 +50,49 @@ class Crossing(NamedTuple):
     consumers: tuple[str, ...]
     is_wait: bool
 
-    @property
-    def route(self) -> str:
-        """Kinds of the memories: "GPU>CPU"."""
-        return f"{self.source[:3]}>{self.target[:3]}"
-
-
-class Stray(NamedTuple):
-    """Operation that requests a GPU but has no kernel for it, so it runs on the CPU.
-
-    All operations that are colocated with it run there, too.
-    """
-
-    name: str
-    kind: str
-    device: str
-
-
-class Links(dict[tuple[str, str], int]):
-    """Bytes by (source, target) as in ("GPU:0", "CPU:0"). Those of unknown size count as 0."""
-
-    def received(self, memory: str) -> int:
-        """Returns the bytes that go into a memory."""
-        return sum(size for (_, target), size in self.items() if target == memory)
-
-    def sent(self, memory: str) -> int:
-        """Returns the bytes that come out of a memory."""
-        return sum(size for (source, _), size in self.items() if source == memory)
-
-    def between_halves(self, gpus: int) -> int:
-        """Returns the bytes from the second half of the GPUs to the first, or back if more."""
-        crossing = [0, 0]
-        for names, size in self.items():
-            if CPU not in names:
-                first, second = (int(name[4:]) >= gpus // 2 for name in names)
-                if first != second:
-                    crossing[first] += size
-        return max(crossing)
-
 
 class Traffic(NamedTuple):
     """Traffic of a step.
 
     Attributes:
       crossings: What crosses, in the order of the graph.
-      strays: Operations that request a GPU but have no kernel for it.
+      strays: Operations that request a GPU but have no kernel for it, as "GPU:0 kind name". They
+        and all that are colocated with them run on the CPU.
       rounds: Largest number of waits that follow each other.
       transfers: Largest number of tensors of more than `LARGE` bytes that cross one after another.
+      operations: Number of operations that run, by device.
       kept: Bytes of all variables, by device.
     """
 
     crossings: list[Crossing]
-    strays: list[Stray]
+    strays: list[str]
     rounds: int
     transfers: int
+    operations: Mapping[str, int]
     kept: Mapping[str, int]
 
     def sent(self, route: str) -> int:
         """Returns the bytes that cross on a route such as "CPU>GPU"."""
-        return sum(each.bytes or 0 for each in self.crossings if each.route == route)
+        links = self.links().items()
+        return sum(size for (a, b), size in links if f"{a[:3]}>{b[:3]}" == route)
 
     @property
     def waits(self) -> list[Crossing]:
         """Copies to the CPU that a GPU waits for in the middle of the step."""
         return [each for each in self.crossings if each.is_wait]
 
-    @property
-    def large(self) -> list[Crossing]:
-        """Tensors of more than `LARGE` bytes, or of unknown size, that cross."""
-        return [each for each in self.crossings if _is_large(each.bytes)]
-
     def links(self, scope: str = "") -> Links:
         """Returns the links of what operations in a name scope need."""
-        found = Links()
+        found: collections.Counter[tuple[str, str]] = collections.Counter()
         for each in self.crossings:
             if each.bytes and any(name.startswith(scope) for name in each.consumers):
-                link = (each.source, each.target)
-                found[link] = found.get(link, 0) + each.bytes
+                found[each.source, each.target] += each.bytes
         return found
+
+
+def flow(links: Links, sources: Collection[str], targets: Collection[str]) -> int:
+    """Returns the bytes that go from some memories into others."""
+    return sum(size for (a, b), size in links.items() if a in sources and b in targets)
 
 
 class _Edge(NamedTuple):
@@ -136,7 +100,7 @@ class _Edge(NamedTuple):
 
     source: Operation
     target: Operation
-    tensor: Tensor | None
+    tensor: Any | None
     start: str
     end: str
 
@@ -146,53 +110,58 @@ class _Edge(NamedTuple):
         return self.start != CPU and self.end == CPU
 
     @property
-    def crosses_large(self) -> bool:
-        """True for a tensor of more than `LARGE` bytes that crosses."""
-        return self.start != self.end and self.tensor is not None and _is_large(_size(self.tensor))
+    def size(self) -> int | None:
+        """Bytes of the tensor; 0 for a control dependency; None if the shape is not static."""
+        if self.tensor is None:
+            return 0
+        elements = self.tensor.shape.num_elements()
+        return None if elements is None else int(elements * self.tensor.dtype.size)
 
 
 def measure(
     operations: Sequence[Operation],
     fetches: Iterable[Operation],
     scope: str = "",
-    rare: Callable[[Tensor], bool] = lambda tensor: False,
+    rare: Callable[[Any], bool] = lambda tensor: False,
 ) -> Traffic:
     """Returns the traffic of a step that runs some operations of a graph.
 
     Only tensors that operations in the name scope need count as transfers. `rare` selects outputs
     of `Switch` that are dead in the step.
     """
-    kernels = GpuKernels()
-    found = {operation: kernels.find(operation) for operation in operations}
-    placed = placement.place(operations, lambda operation: found[operation] is not None)
-    skipped = computed_before(operations) | dead_operations(operations, rare)
+    kernels = {operation: gpu_kernel(operation) for operation in operations}
+    placed = place(operations, lambda operation: kernels[operation] is not None)
+    skipped = _computed_before(operations) | _dead(operations, rare)
     executed = executed_operations(operations, fetches, skipped)
-    edges = _edges(executed, placed, found)
+    edges = list(_edges(executed, placed, kernels))
     on_gpus = [operation for operation in executed if placed[operation] != CPU]
     waits = _levels(edges, lambda edge: edge.waits_for_gpu)
-    transfers = _levels(
-        edges, lambda edge: edge.crosses_large and edge.target.name.startswith(scope)
+    crossing = _levels(
+        edges,
+        lambda e: e.start != e.end and is_large(e.size) and e.target.name.startswith(scope),
     )
+    requests = ((each, requested_device(each)) for each in executed if kernels[each] is None)
+    kept: collections.Counter[str] = collections.Counter()
+    for each in operations:
+        if each.type == "VarHandleOp":
+            elements = tf.TensorShape(each.get_attr("shape")).num_elements() or 0
+            kept[placed[each]] += elements * each.get_attr("dtype").size
     return Traffic(
-        crossings=_crossings(edges, _needed_by(on_gpus, edges)),
-        strays=list(_strays(executed, placed, found)),
+        crossings=list(_crossings(edges, on_gpus)),
+        strays=[f"{on} {each.type} {each.name}" for each, on in requests if on not in (None, CPU)],
         rounds=max((waits.get(each, 0) for each in on_gpus), default=0),
-        transfers=max(transfers.values(), default=0),
-        kept=_kept(operations, placed),
+        transfers=max(crossing.values(), default=0),
+        operations=collections.Counter(placed[each] for each in executed),
+        kept=kept,
     )
 
 
-def _kept(operations: Iterable[Operation], placed: Mapping[Operation, str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for operation in operations:
-        if operation.type == "VarHandleOp":
-            shape = tf.TensorShape(operation.get_attr("shape"))
-            size = (shape.num_elements() or 0) * operation.get_attr("dtype").size
-            found[placed[operation]] = found.get(placed[operation], 0) + size
-    return found
+def is_large(size: int | None) -> bool:
+    """Returns True for more than `LARGE` bytes, or for an unknown number."""
+    return size is None or size > LARGE
 
 
-def computed_before(operations: Iterable[Operation]) -> set[Operation]:
+def _computed_before(operations: Iterable[Operation]) -> set[Operation]:
     """Returns operations whose results TensorFlow computes once, before the first step.
 
     These are constants, shapes that are static, and what is computed from only these. None of them
@@ -202,18 +171,14 @@ def computed_before(operations: Iterable[Operation]) -> set[Operation]:
     for operation in operations:
         if operation.op_def.is_stateful or operation.control_inputs or not operation.outputs:
             continue
-        is_shape = operation.type in _SHAPES and all(
-            tensor.shape.is_fully_defined() for tensor in operation.inputs
-        )
-        from_known = all(tensor.op in known for tensor in operation.inputs)
-        if is_shape or operation.type == "Const" or (operation.inputs and from_known):
+        is_static = all(tensor.shape.is_fully_defined() for tensor in operation.inputs)
+        from_known = operation.inputs and all(tensor.op in known for tensor in operation.inputs)
+        if (operation.type in _SHAPES and is_static) or operation.type == "Const" or from_known:
             known.add(operation)
     return known
 
 
-def dead_operations(
-    operations: Iterable[Operation], is_dead: Callable[[Tensor], bool]
-) -> set[Operation]:
+def _dead(operations: Iterable[Operation], is_dead: Callable[[Any], bool]) -> set[Operation]:
     """Returns operations of a graph that do not run because what they need is dead."""
     dead: set[Operation] = set()
     for operation in operations:
@@ -251,37 +216,24 @@ def _reached(
     return reached
 
 
-def _needed_by(targets: Iterable[Operation], edges: Iterable[_Edge]) -> set[Operation]:
-    sources: dict[Operation, list[Operation]] = {}
-    for edge in edges:
-        sources.setdefault(edge.target, []).append(edge.source)
-    return _reached(targets, lambda operation: sources.get(operation, ()))
-
-
-def _is_large(size: int | None) -> bool:
-    return size is None or size > LARGE
-
-
 def _edges(
     executed: Sequence[Operation],
     placed: Mapping[Operation, str],
-    found: Mapping[Operation, Kernel | None],
-) -> list[_Edge]:
-    """Returns the dependencies of the executed operations on each other."""
+    kernels: Mapping[Operation, Kernel | None],
+) -> Iterator[_Edge]:
+    """Yields the dependencies of the executed operations on each other."""
     present = set(executed)
-    edges = []
     for target in executed:
-        kernel = found[target] or _HOST_KERNEL
+        kernel = kernels[target] or Kernel()
         for index, tensor in enumerate(target.inputs):
             if tensor.op in present:
                 end = CPU if index in kernel.host_inputs else placed[target]
-                outputs = (found[tensor.op] or _HOST_KERNEL).host_outputs
+                outputs = (kernels[tensor.op] or Kernel()).host_outputs
                 start = CPU if tensor.value_index in outputs else placed[tensor.op]
-                edges.append(_Edge(tensor.op, target, tensor, start, end))
+                yield _Edge(tensor.op, target, tensor, start, end)
         for source in target.control_inputs:
             if source in present:
-                edges.append(_Edge(source, target, None, placed[source], placed[target]))
-    return edges
+                yield _Edge(source, target, None, placed[source], placed[target])
 
 
 def _levels(edges: Iterable[_Edge], counts: Callable[[_Edge], bool]) -> dict[Operation, int]:
@@ -298,38 +250,19 @@ def _levels(edges: Iterable[_Edge], counts: Callable[[_Edge], bool]) -> dict[Ope
     return levels
 
 
-def _crossings(edges: Iterable[_Edge], before_gpus: set[Operation]) -> list[Crossing]:
-    """Returns one entry for each tensor and memory that it is sent to."""
-    consumers: dict[tuple[str, str, str], list[_Edge]] = {}
+def _crossings(edges: Iterable[_Edge], on_gpus: Iterable[Operation]) -> Iterator[Crossing]:
+    """Yields one entry for each tensor and memory that it is sent to."""
+    sources = collections.defaultdict(list)
+    same = collections.defaultdict(list)
     for edge in edges:
+        sources[edge.target].append(edge.source)
         if edge.start != edge.end:
             name = f"^{edge.source.name}" if edge.tensor is None else edge.tensor.name
-            consumers.setdefault((name, edge.start, edge.end), []).append(edge)
-    return [
-        Crossing(
-            name=name,
-            kind=same[0].source.type,
-            source=source,
-            target=target,
-            bytes=0 if same[0].tensor is None else _size(same[0].tensor),
-            consumers=tuple(edge.target.name for edge in same),
-            is_wait=any(edge.waits_for_gpu and edge.target in before_gpus for edge in same),
+            same[name, edge.start, edge.end].append(edge)
+    before_gpus = _reached(on_gpus, lambda operation: sources.get(operation, ()))
+    for (name, source, target), group in same.items():
+        is_wait = any(edge.waits_for_gpu and edge.target in before_gpus for edge in group)
+        consumers = tuple(edge.target.name for edge in group)
+        yield Crossing(
+            name, group[0].source.type, source, target, group[0].size, consumers, is_wait
         )
-        for (name, source, target), same in consumers.items()
-    ]
-
-
-def _size(tensor: Tensor) -> int | None:
-    elements = tensor.shape.num_elements()
-    return None if elements is None else int(elements * tensor.dtype.size)
-
-
-def _strays(
-    executed: Iterable[Operation],
-    placed: Mapping[Operation, str],
-    found: Mapping[Operation, Kernel | None],
-) -> Iterable[Stray]:
-    for operation in executed:
-        requested = placement.requested_device(operation)
-        if requested not in (None, placed[operation]) and found[operation] is None:
-            yield Stray(operation.name, operation.type, requested)

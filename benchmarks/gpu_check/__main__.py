@@ -6,7 +6,6 @@ those that need a GPU.
     python -m benchmarks.gpu_check --folder=runs/gpu_check --part=towers
 """
 
-import dataclasses
 import importlib
 import json
 import pathlib
@@ -17,9 +16,8 @@ from typing import NamedTuple
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.gpu_check import outcome
 from benchmarks.gpu_check.machine import Devices, Gpu, choose_devices, find_gpus, set_up
-from benchmarks.gpu_check.outcome import FAILED, SKIPPED, Outcome, Table
+from benchmarks.gpu_check.outcome import FAILED, SKIPPED, Outcome
 
 TENSOR_FLOAT_32_CAPABILITY = (8, 0)
 """Lowest compute capability with TensorFloat-32."""
@@ -47,12 +45,10 @@ class Part(NamedTuple):
             return ""
         if not gpus:
             return "no GPU"
-        if gpus[0].compute_capability >= self.capability:
+        name, found, _ = gpus[0]
+        if found >= self.capability:
             return ""
-        found, needed = (
-            ".".join(map(str, each)) for each in (gpus[0].compute_capability, self.capability)
-        )
-        return f"{gpus[0].name} has compute capability {found or 'unknown'}, needed is {needed}"
+        return f"{name} has compute capability {_dots(found)}, needed is {_dots(self.capability)}"
 
 
 PARTS: Mapping[str, Part] = {
@@ -79,8 +75,7 @@ def check(
         started = time.monotonic()
         reason = PARTS[name].reason_to_skip(gpus)
         found = Outcome(SKIPPED, reason) if reason else _run(name, devices, folder, slowdown)
-        found = dataclasses.replace(found, seconds=time.monotonic() - started)
-        outcomes[name] = found
+        outcomes[name] = found = found._replace(seconds=time.monotonic() - started)
         print(f"{name:<16}{found.verdict:<8}{found.seconds:>5.0f} s  {found.summary}", flush=True)
     return outcomes
 
@@ -89,15 +84,13 @@ def _run(name: str, devices: Devices, folder: pathlib.Path, slowdown: float) -> 
     """Runs a part in another process and returns its outcome."""
     file = folder / f"{name}.json"
     file.unlink(missing_ok=True)
-    given = json.dumps(dataclasses.astuple(devices))
-    command = harness.command(
-        "gpu_check", f"--part={name}", f"--here={given}", f"--folder={folder}"
-    )
+    options = f"--part={name}", f"--devices={json.dumps(devices)}", f"--folder={folder}"
+    command = harness.command("gpu_check", *options)
     limit = slowdown * PARTS[name].seconds
     trouble = harness.run_in_time(command, folder / f"{name}.log", limit)
     if trouble:
         return Outcome(FAILED, trouble)
-    return outcome.from_json(json.loads(file.read_text(encoding="utf-8")))
+    return Outcome(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def _run_here(name: str, devices: Devices, folder: pathlib.Path) -> None:
@@ -105,36 +98,35 @@ def _run_here(name: str, devices: Devices, folder: pathlib.Path) -> None:
     module, _, function = PARTS[name].function.partition(".")
     if name != "tests":
         set_up(devices)
-    found: Outcome = getattr(importlib.import_module(f"benchmarks.gpu_check.{module}"), function)(
-        devices
-    )
-    text = json.dumps(dataclasses.asdict(found))
+    part = getattr(importlib.import_module(f"benchmarks.gpu_check.{module}"), function)
+    text = json.dumps(part(devices)._asdict())
     (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def report(gpus: Sequence[Gpu], devices: Devices, outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     """Yields the lines of report.md."""
     yield from ("# GPU check", "", f"{devices}.", "")
-    rows = [
-        [gpu.name, ".".join(map(str, gpu.compute_capability)) or "–", f"{gpu.memory / 2**30:.1f}"]
-        for gpu in gpus
-    ]
-    if rows:
-        yield from Table("", ("GPU", "compute capability", "memory, GiB"), rows).lines()
+    if gpus:
+        rows = [[name, _dots(found), f"{memory / 2**30:.1f}"] for name, found, memory in gpus]
+        yield from harness.table(("GPU", "compute capability", "memory, GiB"), rows)
     else:
         yield "No GPU: this run shows only that the check works. It says nothing about GPUs."
     parts = [[n, each.verdict, round(each.seconds), each.summary] for n, each in outcomes.items()]
-    yield from ("", *Table("", ("part", "verdict", "seconds", "summary"), parts).lines())
+    yield from ("", *harness.table(("part", "verdict", "seconds", "summary"), parts))
     for name, each in outcomes.items():
         yield from each.lines(name)
 
 
+def _dots(capability: Sequence[int]) -> str:
+    return ".".join(map(str, capability)) or "unknown"
+
+
 def main(_: Sequence[str]) -> int:
-    """Runs the chosen parts and returns the exit code. With --here, runs one in this process."""
+    """Runs the chosen parts and returns the exit code. With --devices, runs one in this process."""
     folder = pathlib.Path(FLAGS.folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if FLAGS.here:
-        names, part_megabytes = json.loads(FLAGS.here)
+    if FLAGS.devices:
+        names, part_megabytes = json.loads(FLAGS.devices)
         _run_here(FLAGS.part[0], Devices(tuple(names), part_megabytes), folder)
         return 0
     gpus = find_gpus()
@@ -142,9 +134,9 @@ def main(_: Sequence[str]) -> int:
     print(", ".join(gpu.name for gpu in gpus) or "no GPU", devices, sep=": ", flush=True)
     outcomes = check(FLAGS.part, gpus, devices, folder, FLAGS.slowdown)
     measured = {
-        "gpus": [dataclasses.asdict(gpu) for gpu in gpus],
-        "devices": dataclasses.asdict(devices),
-        "parts": {name: dataclasses.asdict(each) for name, each in outcomes.items()},
+        "gpus": [gpu._asdict() for gpu in gpus],
+        "devices": devices._asdict(),
+        "parts": {name: each._asdict() for name, each in outcomes.items()},
     }
     harness.write_record(str(folder / "report.json"), measured)
     text = "\n".join(report(gpus, devices, outcomes))
@@ -155,12 +147,11 @@ def main(_: Sequence[str]) -> int:
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    folder = str(harness.ROOT / "runs" / "gpu_check")
     flags.DEFINE_multi_enum("part", list(PARTS), list(PARTS), "Part to run; may be repeated.")
-    flags.DEFINE_string("folder", str(harness.ROOT / "runs" / "gpu_check"), "Output folder.")
-    flags.DEFINE_float(
-        "slowdown", 1.0, "Factor of the time limits, for a busy machine.", lower_bound=1.0
-    )
-    flags.DEFINE_string("here", "", "Devices as JSON: run the part in this process.")
+    flags.DEFINE_string("folder", folder, "Output folder.")
+    flags.DEFINE_float("slowdown", 1.0, "Factor of the time limits, for a busy machine.", 1.0)
+    flags.DEFINE_string("devices", "", "Devices as JSON: run the part in this process.")
 
 
 if __name__ == "__main__":

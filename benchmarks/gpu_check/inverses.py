@@ -7,7 +7,7 @@ for them the result must be finite.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import tensorflow as tf
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from kfac.config import INVERSE_METHODS
-from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
+from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes
 from kfac.linalg.damped_functions import INVERSE
 from kfac.state import assign_all
 
@@ -93,44 +93,39 @@ def invert(
     found: dict[tuple[str, float, bool], list[Residual]] = {}
     not_finite: list[str] = []
     with tf.Graph().as_default(), v1.Session() as session:
-        inversions = {
-            (method, size): Inversion(method, size, devices.names[0])
+        cases = [
+            (method, size, Inversion(method, size, devices.names[0]))
             for method, size in itertools.product(methods, sizes)
-        }
+        ]
         session.run(v1.global_variables_initializer())
         for way in ways:
             tf.config.experimental.enable_tensor_float_32_execution(way)
-            for (method, size), inversion in inversions.items():
-                for damping in DAMPINGS:
-                    residual = _residual(session, inversion, size, damping)
-                    found.setdefault((method, damping, way), []).append(residual)
-        for (method, size), inversion in inversions.items():
+            for (method, size, inversion), damping in itertools.product(cases, DAMPINGS):
+                residual = _residual(session, inversion, size, damping)
+                found.setdefault((method, damping, way), []).append(residual)
+        for method, size, inversion in cases:
             not_finite += [f"{method} of {each}" for each in _not_finite(session, inversion, size)]
-    worst, (method, damping) = max(
-        (max(residuals), (method, damping))
-        for (method, damping, way), residuals in found.items()
-        if not way
-    )
+    judged = {key: residuals for key, residuals in found.items() if not key[2]}
+    worst, (method, damping, _) = max((max(each), key) for key, each in judged.items())
     summary = (
         f"largest residual {worst.size:.1f} ε/d ({method}, {worst.rows} rows, d = {damping:g}), "
         f"limit {LIMIT:g} ε/d"
     )
     if not_finite:
         summary += f"; not finite: {', '.join(not_finite)}"
-    every = [each for key, residuals in found.items() if not key[2] for each in residuals]
-    is_ok = not not_finite and all(each.size <= LIMIT for each in every)
+    # A comparison with NaN is never within the limit.
+    within = all(each.size <= LIMIT for residuals in judged.values() for each in residuals)
+    return judge(within and not not_finite, summary, _table(found, ways))
+
+
+def _table(found: Mapping[tuple[str, float, bool], Sequence[Residual]], ways: Any) -> Table:
     heads = ("largest residual, ε/d", "its rows", "retried")
     columns = ["method", "d", *heads, *(f"{h}, TensorFloat-32" for h in heads if ways[1:])]
-    rows = [
-        [method, damping, *(c for way in ways for c in _cells(found[method, damping, way]))]
-        for method, damping in itertools.product(methods, DAMPINGS)
-    ]
-    return judge(is_ok, summary, Table("Inverses with damping d", columns, rows))
-
-
-def _cells(residuals: Sequence[Residual]) -> tuple[float, int, int]:
-    worst = max(residuals)
-    return worst.size, worst.rows, sum(each.is_retried for each in residuals)
+    rows: dict[tuple[str, float], list[float]] = {}
+    for (method, damping, _), residuals in found.items():
+        worst, retried = max(residuals), sum(each.is_retried for each in residuals)
+        rows.setdefault((method, damping), []).extend([worst.size, worst.rows, retried])
+    return Table("Inverses with damping d", columns, [[*key, *row] for key, row in rows.items()])
 
 
 def _residual(session: Any, inversion: Inversion, size: int, damping: float) -> Residual:

@@ -4,8 +4,8 @@ The main process does not import TensorFlow, so that it takes no GPU memory. It 
 a program to find the GPUs, chooses the devices, and passes them to each part.
 """
 
-import dataclasses
 import json
+from typing import NamedTuple
 
 from benchmarks import harness
 
@@ -18,8 +18,7 @@ SHARE_OF_PART = 0.4
 """Share of a GPU's memory that one of two logical devices gets at most."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU, as TensorFlow sees it.
 
     Attributes:
@@ -33,8 +32,7 @@ class Gpu:
     memory: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Devices:
+class Devices(NamedTuple):
     """The devices of the towers.
 
     Attributes:
@@ -100,11 +98,11 @@ def _find_gpus_here() -> list[Gpu]:
     found = []
     for gpu, device in zip(physical, listed, strict=True):
         details = tf.config.experimental.get_device_details(gpu)
-        name = details.get("device_name", "unknown GPU")
         capability = tuple(details.get("compute_capability") or ())
+        name = details.get("device_name", "unknown GPU")
         found.append(Gpu(name, capability, device.memory_limit_bytes))
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps([dataclasses.astuple(gpu) for gpu in _find_gpus_here()]))
+    print(json.dumps(_find_gpus_here()))

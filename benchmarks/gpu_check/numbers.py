@@ -10,6 +10,7 @@ float32. The loss scale starts so high that the first gradients overflow. These 
 and halve it. Then the float16 model makes as many steps as the float32 model.
 """
 
+import math
 import typing
 from typing import Any
 
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 import replicate
 from benchmarks.gpu_check.machine import Devices
-from benchmarks.gpu_check.outcome import Cell, Outcome, Table, judge
+from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from benchmarks.gpu_check.training import MODELS, OPTIMIZERS, Training, momentum
 from benchmarks.tower_step import tower_models
 
@@ -65,14 +66,13 @@ def compare_towers(
     ]
     worst = max(float(row[2]) for row in rows)
     count = len(devices.names)
-    table = Table(
-        f"Largest difference of weights after {steps} steps, relative to the largest weight",
-        ("model", "optimizer", f"{count} towers", "one tower, again", "loss, last / first"),
-        rows,
-    )
+    title = f"Largest difference of weights after {steps} steps, relative to the largest weight"
+    heads = ("model", "optimizer", f"{count} towers", "one tower, again", "loss, last / first")
     # A comparison with NaN is never within the limit.
     is_ok = all(float(row[2]) <= limit for row in rows)
-    return judge(is_ok, f"largest difference {worst:.1e}, limit {limit:.1e}", table)
+    return judge(
+        is_ok, f"largest difference {worst:.1e}, limit {limit:.1e}", Table(title, heads, rows)
+    )
 
 
 def compare_tensor_float_32(devices: Devices) -> Outcome:
@@ -82,7 +82,7 @@ def compare_tensor_float_32(devices: Devices) -> Outcome:
 
 def _compare_weights(
     model: tower_models.Model, optimizer: str, devices: Devices, steps: int
-) -> list[Cell]:
+) -> list[float]:
     """Returns differences of N towers and of one tower trained again, and the fall of the loss.
 
     One tower again differs where kernels add in an order of their own.
@@ -90,10 +90,10 @@ def _compare_weights(
     weights = []
     for names in (devices.names[:1], devices.names[:1], devices.names):
         training = Training(model, names, OPTIMIZERS[optimizer])
-        losses = training.run(steps)
+        losses = training.losses(steps)
         weights.append(training.weights())
     one, again, towers = weights
-    differences = relative_difference(towers, one), relative_difference(again, one)
+    differences = [relative_difference(each, one) for each in (towers, again)]
     return [*differences, losses[-1] / losses[0]]
 
 
@@ -127,19 +127,9 @@ def compare_precisions(devices: Devices, steps: int = STEPS) -> Outcome:
     ]
     worst = max(row[4] for row in rows)
     most = max(row[5] for row in rows)
-    table = Table(
-        f"Loss of {steps} steps of momentum SGD on {len(devices.names)} towers",
-        (
-            "model",
-            "first loss",
-            "last, float32",
-            "last, float16",
-            "difference / fall",
-            "skipped steps",
-            "loss scale",
-        ),
-        rows,
-    )
+    title = f"Loss of {steps} steps of momentum SGD on {len(devices.names)} towers"
+    heads = ("model", "first loss", "last, float32", "last, float16", "difference / fall")
+    table = Table(title, (*heads, "skipped steps", "loss scale"), rows)
     is_ok = all(row[4] <= TOLERANCE and 0 < row[5] <= MOST_SKIPPED for row in rows)
     summary = (
         f"losses differ by {worst:.1%} of their fall, limit {TOLERANCE:.0%}; at most {most} "
@@ -150,20 +140,12 @@ def compare_precisions(devices: Devices, steps: int = STEPS) -> Outcome:
 
 def _compare_losses(model: tower_models.Model, devices: Devices, steps: int) -> list[Any]:
     """Returns the cells of a row of the table, after the name."""
-    losses = Training(model, devices.names, momentum).run(steps)
+    losses = Training(model, devices.names, momentum).losses(steps)
     half = Training(HalfPrecision(model), devices.names, momentum, LOSS_SCALE)
-    last = half.run(1)[0]
-    while (
-        half.value("global_step") < steps and half.value("loss_scale/skipped_steps") <= MOST_SKIPPED
-    ):
-        last = half.run(1)[0]
+    skipped, last = 0, math.nan
+    while half.value("global_step") < steps and skipped <= MOST_SKIPPED:
+        (last,) = half.losses(1)
+        skipped = int(half.value("loss_scale/skipped_steps"))
     difference = abs(last - losses[-1]) / abs(losses[0] - losses[-1])
-    skipped = int(half.value("loss_scale/skipped_steps"))
-    return [
-        losses[0],
-        losses[-1],
-        last,
-        difference,
-        skipped,
-        float(half.value("loss_scale/factor")),
-    ]
+    scale = float(half.value("loss_scale/factor"))
+    return [losses[0], losses[-1], last, difference, skipped, scale]

@@ -1,34 +1,22 @@
 """Outcome of a part: verdict, summary, and tables of its figures; and its lines in the report."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from benchmarks import harness
 
-Cell: TypeAlias = str | int | float
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Figures of a part."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-
-    def lines(self) -> Iterator[str]:
-        """Yields the lines of a Markdown table."""
-        yield harness.markdown_row(self.columns)
-        yield harness.markdown_row(["---"] * len(self.columns))
-        for row in self.rows:
-            cells = [f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row]
-            yield harness.markdown_row([cell.replace("|", "\\|") for cell in cells])
+    rows: Sequence[Sequence[str | int | float]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Outcome of a part, whose verdict is `OK`, `FAILED` or `SKIPPED`."""
 
     verdict: str
@@ -39,15 +27,10 @@ class Outcome:
     def lines(self, name: str) -> Iterator[str]:
         """Yields the section of a part."""
         yield from ("", f"## {name}", "", f"{self.verdict}: {self.summary}.")
-        for table in self.tables:
-            yield from ("", f"{table.title}:", "", *table.lines())
+        for title, columns, rows in self.tables:
+            yield from ("", f"{title}:", "", *harness.table(columns, rows))
 
 
 def judge(is_ok: bool, summary: str, *tables: Table) -> Outcome:
     """Returns the outcome of a part that ran to its end."""
     return Outcome(OK if is_ok else FAILED, summary, tables)
-
-
-def from_json(data: Mapping[str, Any]) -> Outcome:
-    """Returns the outcome that `dataclasses.asdict` turned into `data`."""
-    return Outcome(**{**data, "tables": tuple(Table(**table) for table in data["tables"])})

@@ -27,26 +27,24 @@ BLOCK = step_programs.INVERT_EVERY
 
 def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODELS) -> Outcome:
     """Times the programs. There is no limit: the part fails only if a program does."""
-    of_kfac = {model: _time_kfac(model, devices.names[0], rounds) for model in models}
-    of_towers = _time_towers(devices, rounds)
-    of_reductions = time_reductions(devices, rounds)
-    first = WAYS[0]
+    device = devices.names[0]
+    of_kfac = {}
+    for model in models:
+        names = ("momentum", "kfac")
+        programs = {n: step_programs.Program(model, n, BATCH_SIZE, device=device) for n in names}
+        times = _time(programs, rounds)
+        of_kfac[model] = times["kfac"], times["momentum"]
+    # NCCL, the default on GPUs, refuses two replicas on one GPU.
+    way = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
+    convnet = tower_models.ConvNet(28, BATCH_SIZE)
+    times = _time(tower_programs.all_ways(convnet, devices.names, way), rounds)
+    of_towers = {way: (times[WAYS[0]], times[way]) for way in WAYS[1:]}
+    times = time_reductions(devices, rounds)
+    of_reductions = {way: (each, times["last"]) for way, each in times.items() if way != "last"}
     tables = (
-        _table(
-            f"K-FAC on {devices.names[0]}",
-            ("model", "K-FAC", "momentum"),
-            {model: (times["kfac"], times["momentum"]) for model, times in of_kfac.items()},
-        ),
-        _table(
-            f"ConvNet 28x28 on {devices}",
-            ("alternative", first, "alternative"),
-            {way: (of_towers[first], of_towers[way]) for way in WAYS[1:]},
-        ),
-        _table(
-            f"A network with 19 MB of gradients on {devices}",
-            ("reduction", "reduction", "last"),
-            {n: (t, of_reductions["last"]) for n, t in of_reductions.items() if n != "last"},
-        ),
+        _table(f"K-FAC on {device}", ("model", "K-FAC", "momentum"), of_kfac),
+        _table(f"ConvNet 28x28 on {devices}", ("way", WAYS[0], "this way"), of_towers),
+        _table(f"19 MB of gradients on {devices}", ("way", "reduction", "last"), of_reductions),
     )
     summary = "; ".join(
         f"{table.columns[1]}: " + ", ".join(f"{name} {ratio}" for name, ratio, *_ in table.rows)
@@ -59,31 +57,15 @@ def time_reductions(
     devices: Devices, rounds: int, model: tower_models.Model | None = None
 ) -> Mapping[str, Sequence[float]]:
     """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
-    wide = model or mlp(16, (2048, 2048))
-    builds = {
-        way: functools.partial(tower_programs.replicated, reduction=way)
-        for way in get_args(GradientReduction)
-    }
-    programs = {
-        way: tower_programs.GraphProgram(wide, devices.names, build)
-        for way, build in builds.items()
-    }
-    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
+    programs = {}
+    for way in get_args(GradientReduction):
+        build = functools.partial(tower_programs.replicated, reduction=way)
+        wide = model or mlp(16, (2048, 2048))
+        programs[way] = tower_programs.GraphProgram(wide, devices.names, build)
+    return _time(programs, rounds)
 
 
-def _time_kfac(model: str, device: str, rounds: int) -> Mapping[str, Sequence[float]]:
-    programs = {
-        name: step_programs.Program(model, name, BATCH_SIZE, device=device)
-        for name in ("momentum", "kfac")
-    }
-    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
-
-
-def _time_towers(devices: Devices, rounds: int) -> Mapping[str, Sequence[float]]:
-    model = tower_models.ConvNet(28, BATCH_SIZE)
-    # NCCL, the default on GPUs, refuses two replicas on one GPU.
-    reduction = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
-    programs = tower_programs.all_ways(model, devices.names, reduction)
+def _time(programs: Mapping[str, harness.Program], rounds: int) -> Mapping[str, Sequence[float]]:
     return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
 
 

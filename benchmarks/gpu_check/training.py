@@ -7,7 +7,6 @@ towers.
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from benchmarks.session_programs import SessionProgram
 from benchmarks.tower_step import tower_models, tower_programs
 from benchmarks.tower_step.tower_models import initial_layer, linear
 
@@ -22,13 +22,9 @@ v1 = tf.compat.v1
 
 BATCH_SIZE = 240
 """Examples in a batch: equal shards for one to four towers."""
-
 CLASSES = 10
 SIDE = 16
 """Pixels of a side of an image."""
-
-INVERT_EVERY = 5
-"""Steps of K-FAC between two computations of its inverses."""
 
 Preparation: TypeAlias = Callable[[Any, Any], Callable[[], Any]]
 """Function of a tower's logits and labels that returns a function that makes the optimizer."""
@@ -81,19 +77,17 @@ MODELS: Mapping[str, Callable[..., tower_models.Model]] = {"ConvNet": ConvNet, "
 """Models by name: functions of the batch size."""
 
 
-def momentum(logits: Any, labels: Any) -> Callable[[], Any]:
+def momentum(_logits: Any, _labels: Any) -> Callable[[], Any]:
     """Prepares SGD with momentum."""
-    del logits, labels
     return lambda: v1.train.MomentumOptimizer(0.02, 0.9)
 
 
-def adam(logits: Any, labels: Any) -> Callable[[], Any]:
+def adam(_logits: Any, _labels: Any) -> Callable[[], Any]:
     """Prepares Adam.
 
     Adam divides gradients by their size. Its epsilon is far above the rounding errors of gradients,
     which it would enlarge to whole steps otherwise.
     """
-    del logits, labels
     return lambda: v1.train.AdamOptimizer(0.001, epsilon=1e-3)
 
 
@@ -103,7 +97,7 @@ def kfac_momentum(logits: Any, labels: Any) -> Callable[[], Any]:
     layers.register_categorical_predictive_distribution(logits, targets=labels, name="logits")
     layers.auto_register_layers()
     return lambda: kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=INVERT_EVERY,
+        invert_every=5,
         learning_rate=0.02,
         damping=0.1,
         momentum=0.9,
@@ -113,13 +107,16 @@ def kfac_momentum(logits: Any, labels: Any) -> Callable[[], Any]:
     )
 
 
-OPTIMIZERS: Mapping[str, Preparation] = MappingProxyType(
-    {"momentum": momentum, "Adam": adam, "K-FAC": kfac_momentum}
-)
+OPTIMIZERS: Mapping[str, Preparation] = {
+    "momentum": momentum,
+    "Adam": adam,
+    "K-FAC": kfac_momentum,
+}
 """Optimizers by name."""
 
 
-class Training:
+@typing.final
+class Training(SessionProgram):
     """A model that `replicate_model_fn` trains on its batch, in a graph and session of its own."""
 
     def __init__(
@@ -139,34 +136,28 @@ class Training:
             train_op = optimizer.minimize(loss, v1.train.get_global_step())
             return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-        reduction = v1.losses.Reduction.MEAN
-        replicated = replicate.replicate_model_fn(model_fn, reduction, devices)
-        self._graph = tf.Graph()
-        with self._graph.as_default():
-            v1.train.create_global_step()
-            dataset = tf.data.Dataset.from_tensors(model.batch).repeat()
-            batches = v1.data.make_initializable_iterator(dataset)
-            self._spec = replicated(*batches.get_next(), replicate.ModeKeys.TRAIN)
-            self._variables = {v.op.name: v for v in v1.global_variables()}
-            self._weights = v1.trainable_variables()
-            initializer = v1.group(
-                v1.global_variables_initializer(),
-                v1.local_variables_initializer(),
-                batches.initializer,
-            )
-        self._session = v1.Session(graph=self._graph)
-        self._session.run(initializer)
+        mean = v1.losses.Reduction.MEAN
+        replicated = replicate.replicate_model_fn(model_fn, mean, devices)
 
-    def run(self, steps: int) -> list[float]:
+        def build() -> Any:
+            batch = tower_programs.read_batch(model)
+            spec = replicated(*batch, replicate.ModeKeys.TRAIN)
+            return [spec.loss, spec.train_op]
+
+        super().__init__(build)
+
+    def losses(self, steps: int) -> list[float]:
         """Runs some steps and returns the loss before each."""
-        fetches = [self._spec.loss, self._spec.train_op]
-        return [float(self._session.run(fetches)[0]) for _ in range(steps)]
+        return [float(self.session.run(self.train)[0]) for _ in range(steps)]
 
     def weights(self) -> list[np.ndarray]:
         """Returns the trained values, in order of creation."""
-        values: list[np.ndarray] = self._session.run(self._weights)
+        with self.graph.as_default():
+            values: list[np.ndarray] = self.session.run(v1.trainable_variables())
         return values
 
     def value(self, name: str) -> Any:
         """Returns the value of the variable of that name."""
-        return self._session.run(self._variables[name])
+        with self.graph.as_default():
+            (variable,) = (each for each in v1.global_variables() if each.op.name == name)
+        return self.session.run(variable)

@@ -39,33 +39,19 @@ def make_programs(model: str) -> "dict[str, Program]":
 
 def measure(programs: "Mapping[str, Program]") -> Times:
     """Times both optimizers in alternating blocks."""
-    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
+    from benchmarks.kfac_step.step_programs import INVERT_EVERY  # noqa: PLC0415
 
-    warm_up = 2 * step_programs.INVERT_EVERY
-    return harness.take_turns(programs, FLAGS.repeats, FLAGS.block, warm_up)
-
-
-def measure_rivals() -> dict[str, Times]:
-    """Times both optimizers with each chosen rival; returns the times by model and rival."""
-    options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "repeats", "block")]
-    found = {}
-    for rival in FLAGS.rival:
-        python = rivals.install(FLAGS.environments)
-        for model in FLAGS.model:
-            command = rivals.command(python, "kfac_step", "--here", f"--model={model}", *options)
-            name = f"{model}, {rival}"
-            found[name] = harness.read_json(command, f"time {name}", FLAGS.seconds)
-    return found
+    return harness.take_turns(programs, FLAGS.repeats, FLAGS.block, 2 * INVERT_EVERY)
 
 
 def time_lines(found: Mapping[str, Times]) -> Iterator[str]:
     """Yields the lines of a table: "median [smallest, largest]" of times and ratios."""
-    yield f"{'':<28}{'momentum ms':>24}{'K-FAC ms':>28}{'ratio':>22}"
+    rows = []
     for name, times in found.items():
-        momentum, kfac = (times[optimizer] for optimizer in OPTIMIZERS)
-        cells = [harness.spread([1e3 * t for t in series], 1) for series in (momentum, kfac)]
-        ratio = harness.spread(harness.ratios(kfac, momentum), 2)
-        yield f"{name:<28}{cells[0]:>24}{cells[1]:>28}{ratio:>22}"
+        series = [[1e3 * second for second in times[optimizer]] for optimizer in OPTIMIZERS]
+        ratio = harness.spread(harness.ratios(*reversed(series)), 2)
+        rows.append([name, *(harness.spread(each, 1) for each in series), ratio])
+    return harness.table(("model", "momentum ms", "K-FAC ms", "ratio"), rows)
 
 
 def operation_line(model: str, operations: Mapping[str, float]) -> str:
@@ -77,17 +63,19 @@ def operation_line(model: str, operations: Mapping[str, float]) -> str:
 
 def profile(model: str) -> Iterator[str]:
     """Yields the time by op type of a momentum step, a K-FAC step, and one with inverses."""
-    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
+    from benchmarks.kfac_step.step_programs import INVERT_EVERY  # noqa: PLC0415
 
     momentum, kfac = make_programs(model).values()
     for program in (momentum, kfac):
-        program.run(2 * step_programs.INVERT_EVERY)
-    with_inverses, plain, without = kfac.profile(), momentum.profile(), kfac.profile()
-    yield f"{model}: ms by op type, summed over threads"
-    yield f"{'momentum':>12}{'K-FAC':>12}{'inverses':>12}"
-    for kind in sorted(with_inverses, key=lambda kind: -with_inverses[kind])[:20]:
-        columns = (plain.get(kind, 0.0), without.get(kind, 0.0), with_inverses[kind])
-        yield "".join(f"{value:>12.1f}" for value in columns) + f"  {kind}"
+        program.run(2 * INVERT_EVERY)
+    inverts, plain, usual = kfac.profile(), momentum.profile(), kfac.profile()
+    longest = sorted(inverts, key=lambda kind: -inverts[kind])[:20]
+    rows = [
+        [kind, *(f"{found.get(kind, 0.0):.1f}" for found in (plain, usual, inverts))]
+        for kind in longest
+    ]
+    heads = (f"{model}: ms, summed over threads", "momentum", "K-FAC", "with inverses")
+    return harness.table(heads, rows)
 
 
 def main(_: Sequence[str]) -> None:
@@ -99,14 +87,16 @@ def main(_: Sequence[str]) -> None:
     for model in FLAGS.model:
         programs = make_programs(model)
         times[model] = measure(programs)
-        operations[model] = {
-            name: program.executed_operations() for name, program in programs.items()
-        }
-    times |= measure_rivals()
-    print("\n".join([*time_lines(times), *map(operation_line, operations, operations.values())]))
-    if FLAGS.profile:
+        operations[model] = {name: each.executed_operations() for name, each in programs.items()}
+    for rival in FLAGS.rival:
         for model in FLAGS.model:
-            print("\n".join(profile(model)))
+            options = harness.given_flags("batch_size", "repeats", "block")
+            command = rivals.command_of(rival, "kfac_step", "--here", f"--model={model}", *options)
+            name = f"{model}, {rival}"
+            times[name] = harness.read_json(command, f"time {name}", FLAGS.seconds)
+    print("\n".join([*time_lines(times), *map(operation_line, operations, operations.values())]))
+    for model in FLAGS.model if FLAGS.profile else ():
+        print("\n".join(profile(model)))
     harness.save({"seconds": times, "operations": operations})
 
 
@@ -118,10 +108,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
     flags.DEFINE_enum("momentum_type", "regular", ["regular", "adam"], "Momentum type of K-FAC.")
     flags.DEFINE_bool("profile", False, "Also show the time of a step by op type.")
-    flags.DEFINE_bool("here", False, "Print the seconds of one model as JSON.")
     flags.DEFINE_float("seconds", 200, "Time limit of the rival for a model.")
+    harness.define_flags(here=True)
     rivals.define_flags()
-    harness.define_flags()
 
 
 if __name__ == "__main__":

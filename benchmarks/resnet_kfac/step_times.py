@@ -38,10 +38,6 @@ class Program(SessionProgram):
 
         super().__init__(build)
 
-    def seconds(self, steps: int) -> list[float]:
-        """Runs some steps and returns the seconds of each."""
-        return [self.run(1) for _ in range(steps)]
-
 
 def registered_logits(
     network: Network, images: Any, layers: kfac.LayerCollection, curvature_share: float

@@ -6,6 +6,11 @@ the modes take turns. The time of a step is the time between two gradients of th
 workers train, in blocks of `INTERVAL` steps. Run it on an otherwise idle machine.
 
     python -m benchmarks.scaling --modes=all_reduce,synchronous,keras --workers=1,2
+
+Over a slow link, in a network of its own, which the processes share:
+
+    unshare -rn sh -c 'ip link set lo up; tc qdisc add dev lo root tbf rate 100mbit burst 64kb \
+        latency 1s; python -m benchmarks.scaling --modes=all_reduce,rounds --workers=2 --shapes=1'
 """
 
 import json
@@ -21,12 +26,12 @@ from typing import IO, TypeAlias
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.scaling.chains import INTERVAL, KFAC_MODES, SHAPES, Shape
+from benchmarks.scaling.chains import INTERVAL, KFAC_MODES, ROUND_BITS, SHAPES, Shape
 from replicate.launch.plan import ClusterPlan, cluster_plan
 
 CLUSTER_MODES = ("asynchronous", "synchronous", "averaging", *KFAC_MODES)
 """Modes with a parameter server."""
-MODES = (*CLUSTER_MODES, "all_reduce", "keras")
+MODES = (*CLUSTER_MODES, "all_reduce", *ROUND_BITS, "keras")
 _ONLY_SHAPE = {"averaging": SHAPES[1], **dict.fromkeys(KFAC_MODES, SHAPES[0])}
 _LEAST_WORKERS = {"dedicated_workers": 3}
 _LIMIT_SECS = 120

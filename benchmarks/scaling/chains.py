@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 RATE = 1e-6
 KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
 """K-FAC on a cluster: the strategies of `kfac.WorkerRole`."""
+ROUND_BITS = {"rounds": 32, "rounds_4_bits": 4}
+"""All-reduce in rounds: the bits of a change."""
 INTERVAL = 10
-"""Steps between two averagings, or between two inverses of K-FAC, and in a block."""
+"""Steps between two averagings or rounds, or between two inverses of K-FAC, and in a block."""
 
 
 class Shape(NamedTuple):

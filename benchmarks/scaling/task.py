@@ -22,6 +22,7 @@ from benchmarks.scaling.chains import (
     INTERVAL,
     KFAC_MODES,
     RATE,
+    ROUND_BITS,
     Shape,
     batch_of,
     initial_weights,
@@ -104,7 +105,7 @@ def train_op_of(mode: str, shape: Shape, features: Any, config: Any) -> tuple[An
         synchronous = v1.train.SyncReplicasOptimizer(sgd, workers)
         hook = synchronous.make_session_run_hook(config.is_chief, num_tokens=0)
         return synchronous.minimize(loss, step), [hook]
-    optimizer = replicate.TowerOptimizer(sgd) if mode == "all_reduce" else sgd
+    optimizer = replicate.TowerOptimizer(sgd) if mode in ("all_reduce", *ROUND_BITS) else sgd
     return optimizer.minimize(loss, step), []
 
 
@@ -120,8 +121,16 @@ def train_estimator(mode: str, shape: Shape, workers: int, steps: int, folder: s
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
 
     chosen, batch = mode, batch_of(shape)
-    reduce = replicate.AllReduce(check_every=0) if mode == "all_reduce" else None
-    estimator = replicate.Estimator(model_fn, folder, run_config(train_distribute=reduce))
+    reduces = {
+        "all_reduce": replicate.AllReduce(check_every=0),
+        **{
+            each: replicate.AllReduce(every=INTERVAL, bits=bits)
+            for each, bits in ROUND_BITS.items()
+        },
+    }
+    estimator = replicate.Estimator(
+        model_fn, folder, run_config(train_distribute=reduces.get(mode))
+    )
     replicate.train_and_evaluate(
         estimator,
         replicate.TrainSpec(lambda: tf.data.Dataset.from_tensors(batch).repeat(), max_steps=10**9),

@@ -38,9 +38,8 @@ def race_here(
     `weights` names a file with the initial weights.
     """
     given = loss_race.read_weights(weights) if weights else []
-    for settings in loss_race.grid(
-        problem, all_settings, {BASELINE, *FLAGS.optimizer}, FLAGS.middle
-    ):
+    chosen = {BASELINE, *FLAGS.optimizer}
+    for settings in loss_race.grid(problem, all_settings, chosen, FLAGS.middle):
         yield from loss_race.race(problem, settings, seed, FLAGS.steps, given)
 
 
@@ -56,16 +55,15 @@ def race_rival(problem: Problem) -> Iterator[Curve]:
     Raises:
       harness.ChildError: It could not be installed, failed, or exceeded the limit.
     """
-    python = rivals.install(FLAGS.environments)
-    copied = ("data_dir", "weights", "steps", "middle")
-    options = [f"--{name}={FLAGS[name].value}" for name in copied]
+    options = harness.given_flags("data_dir", "weights", "steps", "middle")
     for seed in range(1, FLAGS.rival_seeds + 1):
         purpose = f"race {rivals.NAME}, {problem.name}, seed {seed}"
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "weights.npz"
             loss_race.write_weights(path, problem, seed)
             case = [f"--here={path}", f"--problem={problem.model}", f"--seeds={seed}"]
-            command = rivals.command(python, "time_to_loss", "--optimizer=kfac", *case, *options)
+            case += ["--optimizer=kfac", *options]
+            command = rivals.command_of(rivals.NAME, "time_to_loss", *case)
             yield from (Curve(**run) for run in harness.read_json(command, purpose, FLAGS.seconds))
 
 
@@ -127,26 +125,16 @@ def define_flags() -> None:
     problems, optimizers = race_settings.MODELS, list(SETTINGS)
     usual = [name for name in SETTINGS if name != GROWING]
     flags.DEFINE_multi_enum("problem", list(problems), problems, "Problem; may be repeated.")
-    flags.DEFINE_multi_enum(
-        "optimizer", usual, optimizers, "Optimizer besides Adam; may be repeated."
-    )
-    flags.DEFINE_string(
-        "data_dir", "", "Folder of MNIST's IDX files; empty: scikit-learn's digits."
-    )
-    flags.DEFINE_enum(
-        "weights",
-        race_settings.WEIGHTS[0],
-        race_settings.WEIGHTS,
-        "Initial weights of the autoencoder on MNIST.",
-    )
+    flags.DEFINE_multi_enum("optimizer", usual, optimizers, "Besides Adam; may be repeated.")
+    flags.DEFINE_string("data_dir", "", "Folder of MNIST's files; empty: scikit-learn's digits.")
+    weights = race_settings.WEIGHTS
+    flags.DEFINE_enum("weights", weights[0], weights, "Initial weights of MNIST's autoencoder.")
     flags.DEFINE_integer("seeds", 3, "Number of seeds.", lower_bound=1)
     flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rival.", lower_bound=1)
     flags.DEFINE_integer("steps", 2000, "Steps of Adam.", lower_bound=race_settings.BLOCK[BASELINE])
     flags.DEFINE_bool("middle", False, "Race with the middle setting of each optimizer only.")
     flags.DEFINE_float("seconds", 200, "Time limit of the rival's races with one seed.")
-    flags.DEFINE_string(
-        "here", "", "File of initial weights: race the rival in this process with the seed --seeds."
-    )
+    flags.DEFINE_string("here", "", "Initial weights: race the rival here with the seed --seeds.")
     harness.define_flags(picture=True)
 
 

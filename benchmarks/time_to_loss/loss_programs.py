@@ -185,12 +185,8 @@ def _curvature_part(batch: tuple[Any, Any]) -> tuple[Any, Any]:
 def _draw(data: tuple[Any, Any], seed: int, size: Any) -> tuple[Any, Any]:
     """Samples a new batch of a size, with replacement, in each run."""
     images, labels = data
-    rows = _random_rows(images.shape[0], seed, size)
+    rows = tf.random.uniform([size], maxval=images.shape[0], dtype=tf.int32, seed=seed)
     return tf.gather(images, rows), tf.gather(labels, rows)
-
-
-def _random_rows(count: int, seed: int, size: Any) -> Any:
-    return tf.random.uniform([size], maxval=count, dtype=tf.int32, seed=seed)
 
 
 def _evaluated(data: tuple[Any, Any]) -> tuple[Any, Any]:

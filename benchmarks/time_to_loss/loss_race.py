@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.time_to_loss.race_settings import BASELINE, BLOCK, SGD, Problem, Settings
 
 
@@ -156,13 +157,9 @@ def results(curves: Sequence[Curve]) -> dict[str, Result]:
 
 def _step_ratios(curves: Sequence[Curve], optimizer: str) -> list[float]:
     """Compares steps with those of SGD in the same race. The n-th runs of both are of one race."""
-    ours = [curve for curve in curves if curve.optimizer == optimizer]
-    theirs = [curve for curve in curves if curve.optimizer == SGD]
-    return [
-        ratio
-        for pair in zip(ours, theirs, strict=False)
-        for ratio in _ratios(*(curve.step_seconds for curve in pair))
-    ]
+    ours, theirs = ([c for c in curves if c.optimizer == name] for name in (optimizer, SGD))
+    pairs = zip(ours, theirs, strict=False)
+    return [x for pair in pairs for x in harness.ratios(*(curve.step_seconds for curve in pair))]
 
 
 def _best(
@@ -193,36 +190,24 @@ def table(problem: str, found: Mapping[str, Result]) -> Iterator[str]:
 
     The values of a cell are those of the seeds, and in the last column those of all blocks.
     """
-    yield (
-        f"{problem:<19}{'setting':>9}{'lowest loss':>30}{'steps':>21}{'seconds':>21}"
-        f"{'steps/Adam':>22}{'seconds/Adam':>22}{'step/SGD':>22}"
-    )
-    baseline = found[BASELINE]
+    baseline, rows = found[BASELINE], []
     for name, result in found.items():
         columns = (
             ([curve.lowest for curve in result.curves], ".3g"),
             (result.steps, ".0f"),
             (result.seconds, ".2f"),
-            (_ratios(result.steps, baseline.steps), ".3f"),
-            (_ratios(result.seconds, baseline.seconds), ".3f"),
+            (harness.ratios(result.steps, baseline.steps), ".3f"),
+            (harness.ratios(result.seconds, baseline.seconds), ".3f"),
             (result.step_ratios, ".2f"),
         )
-        widths = (30, 21, 21, 22, 22, 22)
-        cells = [
-            f"{_spread(*column):>{width}}" for column, width in zip(columns, widths, strict=True)
-        ]
-        yield f"{name:<19}{result.curves[0].setting:>9g}" + "".join(cells)
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    return [a / b for a, b in zip(ours, theirs, strict=True)]
+        cells = (_spread(*column) for column in columns)
+        rows.append([name, f"{result.curves[0].setting:g}", *cells])
+    ratios = ("steps / Adam's", "seconds / Adam's", "step / SGD's")
+    return harness.table((problem, "setting", "lowest loss", "steps", "seconds", *ratios), rows)
 
 
 def _spread(values: Sequence[float], form: str) -> str:
-    if not values:
-        return "–"
-
-    def show(x: float) -> str:
-        return f"{x:{form}}" if math.isfinite(x) else "–"
-
-    return f"{show(statistics.median(values))} [{show(min(values))}, {show(max(values))}]"
+    """Formats values that may be infinite like `harness.spread`."""
+    three = (statistics.median(values), min(values), max(values)) if values else ()
+    shown = [f"{x:{form}}" if math.isfinite(x) else "–" for x in three]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]" if values else "–"

@@ -8,7 +8,7 @@ and its strategy only once.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from absl import flags
 
@@ -16,10 +16,6 @@ from benchmarks import harness
 from benchmarks.tower_step import WAYS
 
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
-EMBEDDING = {"rows": 100_000, "width": 64, "words": 20}
-
-Times: TypeAlias = Mapping[str, Sequence[float]]
-"""Seconds per step of each block, by way of training."""
 
 FLAGS = flags.FLAGS
 
@@ -28,52 +24,30 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
     """Times all ways of training a model in this process.
 
     Returns:
-      {"times": `Times`} and, for the embedding model, "largest_tensor": bytes by way of training.
+      {"times": seconds per step of each block by way of training} and, for the embedding model,
+      "largest_tensor": bytes by way of training.
     """
     devices = harness.divide_cpu(towers)
     from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
 
-    size = FLAGS.batch_size
-    model: tower_models.Model
-    if model_name == "embedding":
-        model = tower_models.Embedding(batch_size=size, **EMBEDDING)
-    elif model_name == "MLP":
-        model = tower_models.Mlp(size)
-    else:
-        model = tower_models.ConvNet(int(model_name.rpartition("x")[2]), size)
-    programs = tower_programs.all_ways(model, devices)
+    programs = tower_programs.all_ways(tower_models.make(model_name, FLAGS.batch_size), devices)
     times = harness.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
-    found: dict[str, Any] = {"times": times}
-    if model_name == "embedding":
-        found["largest_tensor"] = {
-            way: program.largest_tensor()
-            for way, program in programs.items()
-            if isinstance(program, tower_programs.GraphProgram)
-        }
-    return found
-
-
-def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
-    """Runs `time_here` in another process and returns its result."""
-    options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "rounds", "block")]
-    case = ["--here", f"--model={model}", f"--towers={towers}"]
-    command = harness.command("tower_step", *options, *case)
-    found: dict[str, Any] = harness.read_json(command, f"time {model} on {towers} towers")
-    return found
+    if model_name != "embedding":
+        return {"times": times}
+    *graphs, _ = programs
+    return {"times": times, "largest_tensor": {n: programs[n].largest_tensor() for n in graphs}}
 
 
 def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields lines with the times of all ways, and the ratios of "replicated" to the others."""
-    times: Times = found["times"]
-    ours = times[WAYS[0]]
-    yield f"{model}, towers: {towers}"
+    """Yields the lines of a table: times of all ways, and the ratios of the first to each."""
+    times, sizes = found["times"], found.get("largest_tensor", {})
+    rows = []
     for way, seconds in times.items():
-        cells = f"{harness.spread([1e3 * value for value in seconds], 2):>24} ms"
-        if way != WAYS[0]:
-            cells += f"   ours / this {harness.spread(harness.ratios(ours, seconds), 2)}"
-        yield f"  {way:<18}{cells}"
-    for way, size in found.get("largest_tensor", {}).items():
-        yield f"  {way:<18}{size / 1e6:>24.1f} MB, the largest tensor"
+        milliseconds = harness.spread([1e3 * value for value in seconds], 2)
+        ratio = harness.spread(harness.ratios(times[WAYS[0]], seconds), 2)
+        rows.append([way, milliseconds, ratio, f"{sizes[way] / 1e6:.1f}" if way in sizes else ""])
+    heads = (f"{model}, towers: {towers}", "ms", "ours / this", "largest tensor, MB")
+    return harness.table(heads, rows)
 
 
 def main(_: Sequence[str]) -> None:
@@ -82,39 +56,32 @@ def main(_: Sequence[str]) -> None:
         print(json.dumps(time_here(FLAGS.model[0], FLAGS.towers[0])))
         return
     cases = {}
+    options = harness.given_flags("batch_size", "rounds", "block")
     for model in FLAGS.model:
         for towers in FLAGS.towers:
-            found = time_elsewhere(model, towers)
+            case = "--here", f"--model={model}", f"--towers={towers}"
+            command = harness.command("tower_step", *options, *case)
+            found = harness.read_json(command, f"time {model} on {towers} towers")
             cases[f"{model}\n{towers} towers"] = found
             print("\n".join(lines(model, towers, found)), flush=True)
     harness.save(cases)
     if FLAGS.picture:
-        groups = {
-            case: {
-                way: harness.ratios(found["times"][WAYS[0]], found["times"][way])
-                for way in WAYS[1:]
-            }
-            for case, found in cases.items()
+        ratios = {
+            case: {way: harness.ratios(times[WAYS[0]], times[way]) for way in WAYS[1:]}
+            for case, times in ((case, found["times"]) for case, found in cases.items())
         }
-        harness.draw_bars(FLAGS.picture, groups, "Step time, replicated / others", "ratio")
+        harness.draw_bars(FLAGS.picture, ratios, "Step time, replicated / others", "ratio")
 
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "Model to train; may be repeated.")
-    flags.DEFINE_multi_integer(
-        "towers", [2, 4], "Number of towers; may be repeated.", lower_bound=2
-    )
+    flags.DEFINE_multi_integer("towers", [2, 4], "Number of towers; may be repeated.", 2)
     flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
     flags.DEFINE_integer("rounds", 15, "Blocks of each way of training.", lower_bound=1)
-    flags.DEFINE_integer(
-        "block",
-        30,
-        "Steps in a block. The first few find the caches filled by another program.",
-        lower_bound=1,
-    )
-    harness.define_flags(picture=True)
-    flags.DEFINE_bool("here", False, "Time one case in this process and print JSON.")
+    # The first few steps of a block find the caches filled by another program.
+    flags.DEFINE_integer("block", 30, "Steps in a block.", lower_bound=1)
+    harness.define_flags(picture=True, here=True)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,18 @@ class Network(Model):
         return logits
 
 
+def make(name: str, batch_size: int) -> Model:
+    """Returns the model of a name: "MLP", "embedding", "ConvNet 8x8" or "ResNet-50 64x64"."""
+    kind, _, size = name.partition(" ")
+    if kind == "ConvNet":
+        return ConvNet(int(size.partition("x")[0]), batch_size)
+    if kind == "ResNet-50":
+        return Network("resnet_v1_50", int(size.partition("x")[0]), batch_size)
+    if kind == "embedding":
+        return Embedding(rows=100_000, width=64, words=20, batch_size=batch_size)
+    return Mlp(batch_size)
+
+
 def mean_cross_entropy(logits: Any, labels: Any) -> Any:
     """Returns the mean over the examples of the cross entropy, shape []."""
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

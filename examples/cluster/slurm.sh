@@ -3,6 +3,7 @@
 #
 #   sbatch examples/cluster/slurm.sh --train_steps=2000      from the project's folder
 #   MODE=all_reduce sbatch examples/cluster/slurm.sh         without parameter servers: a chief, three workers
+#   MODE=far_machines sbatch examples/cluster/slurm.sh       the same, but they meet every 50 steps only
 #
 # Its arguments go to the program. The folder must be on a file system that all nodes share, and
 # PYTHON must name an interpreter there that has what the project needs.
@@ -21,7 +22,7 @@ HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 # What each task runs. Task k is on the k-th host, and the first hosts have roles of their own.
 task='
 mapfile -t hosts <<<"$HOSTS"
-if [ "$MODE" = all_reduce ]; then roles=(chief) ps="" options=(); else
+if [ "$MODE" = all_reduce ] || [ "$MODE" = far_machines ]; then roles=(chief) ps="" options=(); else
     roles=(ps chief) ps="\"ps\": [\"${hosts[0]}:$PORT\"], " options=(--op_strategy=shared); fi
 first=${#roles[@]}
 workers=$(printf ", \"%s:$PORT\"" "${hosts[@]:first}")

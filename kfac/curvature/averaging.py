@@ -11,13 +11,13 @@ caller decides when to add and when to fold. Called by the estimator.
 import functools
 import math
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
-from kfac.fisher_factors.moving_average import fold_average
+from kfac.fisher_factors.kept import fold_average
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read
@@ -60,9 +60,6 @@ def fold_batch(
         statistics = [factor.statistic(moment) for factor, moment in both]
         return fold_statistics(factors, devices, statistics, ema_decay, [agreed(is_finite)])
 
-    def compute(factor: FisherFactor) -> Tensor:
-        return factor.statistic(factor.batch_moment(substitutes))
-
     early: list[Tensor | None] = []
     finite = [is_finite]
     for factor, device in zip(factors, devices, strict=True):
@@ -71,8 +68,8 @@ def fold_batch(
                 early.append(None)
                 finite.append(factor.will_be_finite(substitutes))
             else:
-                early.append(compute(factor))
-    return fold_statistics(factors, devices, early, ema_decay, finite, compute)
+                early.append(factor.statistic(factor.batch_moment(substitutes)))
+    return fold_statistics(factors, devices, early, ema_decay, finite, substitutes)
 
 
 def fold_statistics(
@@ -81,7 +78,7 @@ def fold_statistics(
     statistics: Sequence[Tensor | None],
     ema_decay: Scalar,
     finite: Sequence[Tensor] = (),
-    compute: Callable[[FisherFactor], Tensor] | None = None,
+    substitutes: Substitutes | None = None,
 ) -> list[Operation]:
     """Folds a statistic of each factor into averages, unless one of them is not finite.
 
@@ -91,7 +88,7 @@ def fold_statistics(
       statistics: The statistics; None for one that is computed once all are accepted.
       ema_decay: β, the weight of the past.
       finite: Further conditions, bool [] each.
-      compute: Computes a statistic that is None.
+      substitutes: Those of `fold_batch`, for statistics that are None.
 
     Returns:
       An op for each factor.
@@ -101,7 +98,7 @@ def fold_statistics(
         if statistic is not None:
             with v1.device(device):
                 checked.append(factor.entries_to_check(statistic))
-    of_all = [tensor_ops.all_finite_in(checked)] if checked else []
+    of_all = [tensor_ops.all_finite(*checked)] if checked else []
     accept = tensor_ops.all_true([*finite, *of_all])
     decays = _decays(factors, devices, ema_decay)
     fold = functools.partial(fold_average, omega=1.0)
@@ -109,11 +106,11 @@ def fold_statistics(
     large: dict[str, list[Operation]] = {}
     for factor, device, statistic, decay in zip(factors, devices, statistics, decays, strict=True):
         with v1.device(device):
-            if statistic is not None or compute is None:
+            if statistic is not None:
                 updates.append(fold(factor.cov_variables, statistic, accept, beta=decay))
                 continue
             with v1.control_dependencies([accept, *large.get(device, [])]):
-                late = compute(factor)
+                late = factor.statistic(factor.batch_moment(substitutes))
             large[device] = [fold(factor.cov_variables, late, accept, beta=decay)]
             updates += large[device]
     return updates

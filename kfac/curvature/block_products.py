@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Variable
-from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.fisher_blocks.base import FisherBlock
 from kfac.linalg.damped_functions import (
     ITSELF,
     Cholesky,
@@ -40,14 +40,15 @@ def product_or_identity(
         return product
     multiply = functools.partial(block.multiply_function, function, vector, transpose)
     factor = block.identity_eigenvalue() ** function.degree
-    given = as_tuple(vector)
+    given = tf.nest.flatten(vector)
     has_inverse = block.has_inverse()
     is_costly = any(each.inverses for each in block.factors)
     is_sparse = any(isinstance(part, tf.IndexedSlices) for part in given)
     if is_costly and not is_sparse and not is_in_function():
-        parts = either(has_inverse, lambda: as_tuple(multiply()), lambda: scale(factor, given))
+        known, unknown = lambda: tf.nest.flatten(multiply()), lambda: scale(factor, given)
+        parts = either(has_inverse, known, unknown)
     else:
-        pairs = zip(as_tuple(multiply()), scale(factor, given), strict=True)
+        pairs = zip(tf.nest.flatten(multiply()), scale(factor, given), strict=True)
         parts = [choose(has_inverse, *pair) for pair in pairs]
     return tuple(parts) if block.has_bias else parts[0]
 

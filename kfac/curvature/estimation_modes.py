@@ -32,7 +32,7 @@ from kfac.arguments import check_choice
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.loss_table import LossEntry, RegisteredLosses
-from kfac.sampling import random_signs
+from kfac.sampling import random_signs, stateless_seed
 
 v1 = tf.compat.v1
 
@@ -74,7 +74,7 @@ def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
         parts = []
         for entry in losses.losses_by_name.values():
             products = [
-                _signs_product(ggn, loss, entry.tower_seed(tower, step))
+                _signs_product(ggn, loss, stateless_seed(entry.source(tower), step))
                 for tower, loss in enumerate(entry.towers)
             ]
             parts.append(_signal(entry, _starts(entry), products))

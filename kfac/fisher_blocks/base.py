@@ -23,7 +23,7 @@ from kfac.linalg.damped_functions import (
     MatrixFunction,
     Power,
 )
-from kfac.linalg.tensor_ops import all_true, static_size
+from kfac.linalg.tensor_ops import all_true
 from kfac.variables import name_of
 
 
@@ -53,7 +53,7 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
     the weight has these at its end, too.
     """
     if not isinstance(params, (tuple, list)):
-        columns = static_size(params, -1)
+        columns = tf.compat.dimension_value(params.shape[-1])
         return tf.reshape(params, [-1, tf.shape(params)[-1] if columns is None else columns])
     weight, bias = params
     static = bias.shape.num_elements()

@@ -26,7 +26,7 @@ from kfac.fisher_factors.eigenbasis import (
     EigenbasisFactor,
     FullyConnectedEigenbasisFactor,
 )
-from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.kept import Damping
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, kronecker_product
 

@@ -32,11 +32,16 @@ from kfac.fisher_blocks.base import (
     mat2d_to_layer_params,
 )
 from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.slot import Damping
-from kfac.linalg import low_rank, vectors
+from kfac.linalg import vectors
 from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.linear_operator import (
+    DenseOperator,
+    DiagonalOperator,
+    LinearOperator,
+    cheaper_row_product,
+)
 from kfac.linalg.shared import shared, shared_constant
 from kfac.linalg.tensor_ops import (
     as_scalar,
@@ -354,7 +359,7 @@ class KroneckerBlock(SplitDampedBlock):
         dtypes = a.inverse_dtype, g.inverse_dtype
         operator = KroneckerOperator(left, right, self._scale(function), dtypes, transpose)
         if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
-            rows = low_rank.cheaper_row_product(vector)
+            rows = cheaper_row_product(vector)
             if rows is not None:
                 return self._as_parameters(self.params, operator.multiply_row_product(*rows))
         if isinstance(vector, tf.IndexedSlices):
@@ -373,12 +378,12 @@ class KroneckerBlock(SplitDampedBlock):
         Classes whose products are those of this one use it. It is not for graphs of functions, nor
         for vectors that `multiply_function` does not take as V; for these it returns None.
         """
-        factors, parts = self._product.factors, as_tuple(vector)
+        factors, parts = self._product.factors, tuple(tf.nest.flatten(vector))
         is_general = (
             is_in_function()
             or not all(isinstance(f, MatrixFactor) and f.keeps(function) for f in factors)
             or any(isinstance(part, tf.IndexedSlices) for part in parts)
-            or low_rank.cheaper_row_product(vector) is not None
+            or cheaper_row_product(vector) is not None
         )
         if is_general:
             return None

@@ -12,7 +12,7 @@ import tensorflow as tf
 from kfac._types import DType, Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.kept import Damping
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.linear_operator import damped_diagonal_power
 from kfac.linalg.shared import shared

@@ -19,10 +19,10 @@ from kfac.fisher_factors.eigenbasis import (
     FullyConnectedEigenbasisFactor,
 )
 from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
+from kfac.fisher_factors.kept import Damping, MatrixSlot
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
-from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 from kfac.fisher_factors.tied import TiedColumnsFactor, TiedRowsFactor
 from kfac.fisher_factors.weight_sharing import (

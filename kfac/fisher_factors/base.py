@@ -19,8 +19,7 @@ import tensorflow as tf
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.by_hand import NamedFunctions
-from kfac.fisher_factors.moving_average import fold_average, quotient
-from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.fisher_factors.kept import Damping, MatrixSlot, current_dampings, fold_average, quotient
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -108,7 +107,7 @@ class FisherFactor(NamedFunctions):
         tensor = tf.nest.flatten(tensors)[0]
         if isinstance(tensors, tuple):
             rank = max(rank, tensor.shape.rank or 0)
-        size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
+        size = tensor.shape.as_list()[axis] if tensor.shape.rank == rank else None
         if size is None:
             raise ValueError(
                 f"Cannot compute K-FAC statistics {self.name!r}: tensor "

@@ -6,7 +6,7 @@ K-FAC's own step registers and reads functions of the damped matrix M + d·I as 
 
 import abc
 
-from kfac.fisher_factors.slot import Damping
+from kfac.fisher_factors.kept import Damping
 from kfac.linalg.damped_functions import (
     INVERSE,
     Cholesky,

@@ -6,8 +6,8 @@ Grosse & Martens (2016), §3, approximates a convolution's block of the Fisher m
 
 where p is the patch that the filter sees at one of T locations, with a trailing 1 if there is a
 bias, and g the gradient of the output at that location. The means are over examples and locations.
-`kfac.patches.extraction` defines patches, and `kfac.patches.second_moment` computes Σ p pᵀ. Called
-by the blocks of convolutions, in `kfac.fisher_blocks.conv`.
+`kfac.patches.extraction` makes patches; `kfac.patches.second_moment` computes Σ p pᵀ without them,
+where that is faster. Called by the blocks of convolutions, in `kfac.fisher_blocks.conv`.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
@@ -28,7 +28,7 @@ from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.patches.extraction import ConvGeometry, extract_patches
-from kfac.patches.second_moment import patch_moment
+from kfac.patches.second_moment import may_skip_patches, moment_without_patches
 
 PatchMask = tuple[float, ...]
 """A multiplier for each entry of a patch, in the patch's order."""
@@ -83,7 +83,7 @@ def example_gradients(
     if patch_mask is not None:
         patches *= tf.constant(patch_mask, patches.dtype)
     batch = tf.shape(images)[0]
-    p, g = (tf.reshape(t, [batch, -1, tensor_ops.static_size(t, -1)]) for t in (patches, gradients))
+    p, g = (tf.reshape(t, [batch, -1, t.shape.as_list()[-1]]) for t in (patches, gradients))
     if has_bias:
         p = tensor_ops.append_homogeneous(p)
     return tf.matmul(p, g, transpose_a=True)
@@ -159,14 +159,20 @@ class ConvInputKroneckerFactor(_OfFilter, MatrixFactor):
             size = tf.cast(tf.shape(images)[0], tf.float64)
             keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
             images = sample_rows(images, keep, self.name)
-        sample = self._sampled_patches if self._sampling.patches else None
-        args = images, self._geometry, self._has_bias, self._config.conv_moment, sample
-        if self._patch_mask is None:
-            return Moment(*patch_moment(*args, packs))
-        total, count = patch_moment(*args)
-        mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
-        total = total * mask * mask[:, tf.newaxis]
-        return Moment(self.packed(total) if packs else total, count)
+        geometry, shape, way = self._geometry, images.shape.as_list(), self._config.conv_moment
+        skips = not self._sampling.patches and may_skip_patches(shape, geometry, way)
+        is_packed = packs and skips and self._patch_mask is None
+        if skips:
+            total, count = moment_without_patches(images, geometry, self._has_bias, is_packed)
+        else:
+            rows = tf.reshape(extract_patches(images, geometry), [-1, geometry.entries * shape[-1]])
+            rows = self._sampled_patches(rows) if self._sampling.patches else rows
+            rows = tensor_ops.append_homogeneous(rows) if self._has_bias else rows
+            total, count = tensor_ops.outer_product(rows), tensor_ops.num_rows(rows)
+        if self._patch_mask is not None:
+            mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
+            total = total * mask * mask[:, tf.newaxis]
+        return Moment(self.packed(total) if packs and not is_packed else total, count)
 
     def _packed_tower_moment(self, tensors: Any) -> Moment:
         return self._tower_moment(tensors, packs=True)
@@ -207,7 +213,7 @@ class ConvOutputKroneckerFactor(_OfFilter, MatrixFactor):
 @shared(sizes=last_size)
 def _products(entries: Tensor, *, packs: bool) -> Tensor:
     """Returns DᵀD of the rows D of Tensors [..., size]; packed as `pack_symmetric` does."""
-    rows = tf.reshape(entries, [-1, tensor_ops.static_size(entries, -1)])
+    rows = tf.reshape(entries, [-1, entries.shape.as_list()[-1]])
     total = tensor_ops.outer_product(rows)
     return pack_symmetric(total) if packs else total
 
@@ -275,8 +281,8 @@ class DepthwiseConvDiagonalFactor(_OfFilter, DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images, gradients = (as_images(t, self._geometry, self.dtype) for t in tensors)
-        batch, channels = tf.shape(images)[0], tensor_ops.static_size(images, -1)
-        multiplier = tensor_ops.static_size(gradients, -1) // channels
+        batch, channels = tf.shape(images)[0], images.shape.as_list()[-1]
+        multiplier = gradients.shape.as_list()[-1] // channels
         patches = extract_patches(images, self._geometry)
         p = tf.reshape(patches, [batch, -1, self._geometry.entries, channels])
         g = tf.reshape(gradients, [batch, -1, channels, multiplier])

@@ -32,8 +32,8 @@ from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, as_images, example_gradients
+from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
 from kfac.patches.extraction import ConvGeometry
@@ -157,7 +157,7 @@ class EigenbasisFactor(DiagonalFactor):
             moves.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
         total = self.cov_variables[0]
-        matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
+        matrix = tf.reshape(read(total), [v.shape.as_list()[0] for v in values])
         moved = tf.matmul(moves[0] @ matrix, moves[1], transpose_b=True)
         times = self.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]

@@ -15,16 +15,19 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
-from kfac.fisher_factors.moving_average import (
+from kfac.fisher_factors.kept import (
+    Damping,
+    MatrixSlot,
     OfAverage,
+    compute_changes,
     mean_eigenvalue,
+    refresh_slots,
     trace_of_diagonal,
     trace_of_matrix,
 )
-from kfac.fisher_factors.slot import Damping, MatrixSlot, compute_changes, refresh_slots
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
-from kfac.linalg.inversion import INVERSIONS
+from kfac.linalg.damped_matrix import INVERSIONS
 from kfac.linalg.linear_operator import (
     DenseOperator,
     DiagonalOperator,

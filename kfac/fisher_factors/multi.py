@@ -16,8 +16,8 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
-from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain
@@ -93,7 +93,7 @@ class FullyConnectedMultiKF(KeepingFactor):
 
     def trace(self) -> Tensor:
         """Returns the trace of C₀, read now; shape []."""
-        return tensor_ops.trace(self.value[0])
+        return tf.reduce_sum(tensor_ops.diagonal(self.value[0]), axis=-1)
 
     @property
     def cov(self) -> Tensor:

@@ -22,8 +22,8 @@ from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Known, Moment, Sources
 from kfac.fisher_factors.conv import as_images
+from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
-from kfac.fisher_factors.slot import Damping
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -58,7 +58,7 @@ class RepeatedOperator(LinearOperator):
         return tf.transpose(self.left(tf.transpose(matrix), transpose))
 
     def _repeated(self, matrix: Tensor) -> Tensor:
-        channels = tensor_ops.static_size(self._block, 0)
+        channels = self._block.shape.as_list()[0]
         size, columns = self._repetitions * channels, tf.shape(matrix)[1]
         parts = tf.reshape(matrix[:size], [self._repetitions, channels, columns])
         product = tf.reshape(tf.einsum("ij,kjm->kim", self._block, parts), [size, columns])
@@ -68,7 +68,7 @@ class RepeatedOperator(LinearOperator):
 
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
-        return self.left(tf.eye(tensor_ops.static_size(self._vector, 0), dtype=self._block.dtype))
+        return self.left(tf.eye(self._vector.shape.as_list()[0], dtype=self._block.dtype))
 
 
 @typing.final
@@ -146,7 +146,8 @@ class ConvInputSUAKroneckerFactor(KeepingFactor):
     def trace(self) -> Tensor:
         """Returns K (tr Σ + ‖μ‖²), plus 1 with a bias, read now; shape []."""
         covariance, mean = self._parts()
-        once = tensor_ops.trace(covariance) + tf.reduce_sum(mean**2)
+        diagonal = tensor_ops.diagonal(covariance)
+        once = tf.reduce_sum(diagonal, axis=-1) + tf.reduce_sum(mean**2)
         return self._entries * once + int(self._has_bias)
 
     def _parts(self) -> tuple[Tensor, Tensor]:

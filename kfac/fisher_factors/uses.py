@@ -36,7 +36,7 @@ def fold_uses(tensors: Any, example_axes: int) -> Tensor:
 def _flattened(tensor: Tensor, example_axes: int) -> Tensor:
     if (tensor.shape.rank or 0) < example_axes + 2:
         return tensor
-    sizes = [static_size(tensor, axis) for axis in range(-example_axes, 0)]
+    sizes = tensor.shape.as_list()[-example_axes:]
     if None not in sizes:
         return tf.reshape(tensor, [-1, *sizes])
     return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[-example_axes:]], axis=0))

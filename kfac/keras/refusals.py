@@ -11,7 +11,7 @@ from kfac import arguments
 from kfac.adaptive import adaptive
 from kfac.arguments import names_of
 from kfac.keras.compiled import LOSS_SCALE
-from kfac.optimizer import KfacOptimizer
+from kfac.optimizer import OF_SUBCLASSES, KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 
 _CLIPPING = (
@@ -66,7 +66,7 @@ def check_names(settings: Mapping[str, Any], own: Collection[str], is_adaptive: 
             raise TypeError(f"Kfac has no argument {name}: {reason}.")
     functions: list[Any] = [PeriodicInvCovUpdateKfacOpt, KfacOptimizer]
     functions += [adaptive] if is_adaptive else []
-    accepted = names_of(*functions) - {"refresh", *_OF_GRAPH_MODE}
+    accepted = names_of(*functions) - OF_SUBCLASSES - {*_OF_GRAPH_MODE}
     arguments.check_names("Kfac", settings, {*accepted, *own})
 
 

@@ -16,7 +16,7 @@ from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.adaptive import adaptive
 from kfac.arguments import check_period
 from kfac.config import CurvatureConfig
-from kfac.curvature.gradients import faster_gradients
+from kfac.curvature.backward_pass import faster_gradients
 from kfac.keras.approximations import Approximations, check_approximations, register_layers
 from kfac.keras.losses import register_losses
 from kfac.layer_collection import LayerCollection, graph_layer_collection

@@ -26,7 +26,7 @@ class UndampedMatrix:
 
     Attributes:
       matrix: M [n, n]; for a chain it stands for C₀ and C₁ [2, n, n].
-      inverse_method: A key of `kfac.linalg.inversion.INVERSIONS`; None inverts by the
+      inverse_method: A key of `kfac.linalg.damped_matrix.INVERSIONS`; None inverts by the
         eigendecomposition.
     """
 

@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.shared import shared
-from kfac.linalg.tensor_ops import diagonal, static_size
+from kfac.linalg.tensor_ops import diagonal
 
 
 def pack_symmetric(matrix: Tensor) -> Tensor:
     """Packs a symmetric matrix [n, n] of static n into [h, 2h + 1], with h = ⌈n/2⌉."""
-    size = static_size(matrix, 0)
+    size = matrix.shape.as_list()[0]
     half = (size + 1) // 2
     packed = _pack(matrix, is_odd=size % 2 == 1)
     packed.set_shape([half, 2 * half + 1])

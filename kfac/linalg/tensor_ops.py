@@ -51,7 +51,7 @@ def static_size(tensor: Tensor, axis: int) -> Any:
 
 def num_rows(tensor: Tensor) -> Scalar:
     """Returns the size of the first axis: an int if it is static, else int32 []."""
-    size = static_size(tensor, 0)
+    size = tf.compat.dimension_value(tensor.shape[0])
     return tf.shape(tensor)[0] if size is None else size
 
 
@@ -66,27 +66,22 @@ def statistics_dtype(dtype: DType) -> DType:
     return tf.float32 if dtype.size < tf.float32.size else dtype
 
 
-def all_finite(tensor: Tensor) -> Tensor:
-    """Returns bool [], true if every entry of `tensor` is finite; computed where `tensor` is."""
-    with v1.device(tensor.device):
-        finite = tf.math.is_finite(tensor)
-        return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
-
-
-def all_finite_in(tensors: Sequence[Tensor]) -> Tensor:
+def all_finite(*tensors: Tensor) -> Tensor:
     """Returns bool [], true if every entry of all tensors is finite; there is at least one.
 
-    Vectors, which are small, are checked together if device and dtype are the same. The flags meet
-    where the first tensor is.
+    It is computed where the tensors are. Vectors, which are small, are checked together if device
+    and dtype are the same. The flags meet where the first tensor is.
     """
-    vectors: dict[tuple[str, DType], list[Tensor]] = {}
-    for tensor in tensors:
-        if tensor.shape.rank == 1:
-            vectors.setdefault((tensor.device, tensor.dtype), []).append(tensor)
-    flags = [all_finite(tensor) for tensor in tensors if tensor.shape.rank != 1]
-    for (device, _), parts in vectors.items():
-        with v1.device(device):
-            flags.append(all_finite(concatenated(parts)))
+    groups: dict[Any, list[Tensor]] = {}
+    for index, tensor in enumerate(tensors):
+        is_vector = tensor.shape.rank == 1
+        key = (tensor.device, tensor.dtype) if is_vector else index
+        groups.setdefault(key, []).append(tensor)
+    flags = []
+    for parts in groups.values():
+        with v1.device(parts[0].device):
+            finite = tf.math.is_finite(tf.concat(parts, axis=0) if len(parts) > 1 else parts[0])
+            flags.append(finite if finite.shape.rank == 0 else tf.reduce_all(finite))
     return all_true(flags)
 
 
@@ -123,11 +118,6 @@ def sums() -> Callable[[Tensor], Tensor]:
     return sum_of
 
 
-def concatenated(parts: Sequence[Tensor]) -> Tensor:
-    """Returns vectors [n] one after the other; a single one as it is."""
-    return tf.concat(list(parts), axis=0) if len(parts) > 1 else parts[0]
-
-
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
     """Returns one of two Tensors of the same shape as a whole, by a bool [].
 
@@ -154,7 +144,7 @@ def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
 
 def identity_like(matrix: Tensor) -> Tensor:
     """Returns the identity of the size and dtype of a matrix [n, n]."""
-    size = static_size(matrix, 0) or tf.shape(matrix)[0]
+    size = matrix.shape.as_list()[0] or tf.shape(matrix)[0]
     return tf.raw_ops.MatrixDiag(diagonal=tf.ones([size], matrix.dtype))
 
 
@@ -164,11 +154,6 @@ def diagonal(matrix: Tensor) -> Tensor:
     Does not use `tf.linalg.diag_part`: its GPU kernel takes a number from the memory of the CPU.
     """
     return tf.raw_ops.MatrixDiagPart(input=matrix)
-
-
-def trace(matrix: Tensor) -> Tensor:
-    """Returns the trace [...] of matrices [..., n, n]."""
-    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=matrix), axis=-1)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
@@ -208,7 +193,7 @@ def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
 
 @shared(sizes=last_size)
 def _product_by_quarters(rows: Tensor) -> Tensor:
-    half = -(-static_size(rows, 1) // 32) * 16
+    half = -(-rows.shape.as_list()[1] // 32) * 16
     first, second = rows[:, :half], rows[:, half:]
     below = tf.matmul(second, first, transpose_a=True)
     upper = tf.concat([outer_product(first), tf.transpose(below)], axis=1)

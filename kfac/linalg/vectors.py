@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
-from kfac.linalg.tensor_ops import concatenated
 
 v1 = tf.compat.v1
 
@@ -107,7 +106,7 @@ def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]
 def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
     """Returns a vector of dense parts with its entries in one Tensor of a dtype."""
     flat = [tf.cast(x if x.shape.rank == 1 else tf.reshape(x, [-1]), dtype) for x in parts]
-    return Joined(list(parts), concatenated(flat))
+    return Joined(list(parts), tf.concat(flat, axis=0) if len(flat) > 1 else flat[0])
 
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -171,8 +170,9 @@ class Packing(typing.NamedTuple):
         """Returns the packed parts. Parts of a group have the same dtype."""
         packed = []
         for group in self.groups:
-            with v1.device(entries(parts[group[0]]).device):
-                packed.append(concatenated([parts[index] for index in group]))
+            joint = [parts[index] for index in group]
+            with v1.device(entries(joint[0]).device):
+                packed.append(tf.concat(joint, axis=0) if len(joint) > 1 else joint[0])
         return packed
 
     def unpack(self, packed: Sequence[Vector]) -> list[Vector]:

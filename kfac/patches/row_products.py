@@ -27,7 +27,6 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg.tensor_ops import static_size
 from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs
 
@@ -62,8 +61,8 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
     H, W and c are static. The result is [pairs, c, c, kw · kw], pairs in the order of
     `entry_pairs`.
     """
-    channels = static_size(images, -1)
-    examples = static_size(images, 0) or ASSUMED_EXAMPLES
+    channels = images.shape.as_list()[-1]
+    examples = images.shape.as_list()[0] or ASSUMED_EXAMPLES
     by_row = tf.transpose(images, [1, 0, 2, 3])
     tiles = _tiles(rows, columns, channels, examples)
     return tf.add_n([_tile_blocks(by_row, rows, columns, tile) for tile in tiles])
@@ -97,7 +96,7 @@ def _tiles(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) 
 
 def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _Tile) -> Tensor:
     """Returns a tile's contribution to the blocks, of images [H, N, W, c]."""
-    channels = static_size(by_row, -1)
+    channels = by_row.shape.as_list()[-1]
     ours = by_row[:, :, tile.start : tile.stop]
     others = by_row[:, :, tile.left : tile.right]
     pieces = _pieces(rows)

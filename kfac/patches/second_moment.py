@@ -1,7 +1,7 @@
-"""The second moment of image patches: the plain formula, and the choice of a faster way.
+"""The second moment of image patches without making the patches.
 
-`patch_moment` first tries to do without making the patches. That applies to filters of stride 1
-without dilation, on images with one or two spatial dimensions of static size.
+That applies to filters of stride 1 without dilation, on images with one or two spatial dimensions
+of static size.
 
 The second moment consists of blocks [c, c]: the filter's entry in row i and column j with its entry
 in row i' and column j', summed over locations. Pairs of entries at the same distance from each
@@ -13,8 +13,7 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,64 +22,37 @@ from kfac._types import Scalar, Tensor
 from kfac.linalg.shared import all_sizes, shared
 from kfac.linalg.symmetric_packing import pack_symmetric
 from kfac.linalg.tensor_ops import (
-    append_homogeneous,
     as_scalar,
-    num_rows,
-    outer_product,
-    static_size,
     symmetrize,
 )
 from kfac.patches import row_products, spectral_products
 from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
-from kfac.patches.extraction import ConvGeometry, extract_patches, num_locations
+from kfac.patches.extraction import ConvGeometry, num_locations
 from kfac.patches.filter_axis import FilterAxis, entry_pairs, rows_and_columns
 
 _WAYS = (row_products, spectral_products)
 
 
-class PatchMoment(NamedTuple):
-    """Σ p pᵀ [d, d] over all patches p of all examples, and their number, an int or int Tensor [].
+def may_skip_patches(shape: Sequence[int | None], geometry: ConvGeometry, way: str) -> bool:
+    """Returns True if `moment_without_patches` is to be used for images of a shape [N, ..., c].
 
-    It is [d + 1, d + 1] if each patch has a trailing 1.
+    `way` is a value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
+    them for the filters above; "auto" avoids them if that is also estimated to be cheaper.
     """
+    if way == "patches" or not applies(shape, geometry):
+        return False
+    return way == "shifts" or is_cheaper(shape, geometry)
 
-    total: Tensor
-    count: Scalar
 
-
-def patch_moment(
-    images: Tensor,
-    geometry: ConvGeometry,
-    has_bias: bool,
-    way: str = "auto",
-    sample: Callable[[Tensor], Tensor] | None = None,
-    packs: bool = False,
-) -> PatchMoment:
+def moment_without_patches(
+    images: Tensor, geometry: ConvGeometry, has_bias: bool, packs: bool = False
+) -> tuple[Tensor, Scalar]:
     """Returns Σ p pᵀ over the patches p of all examples and locations, and their number.
 
-    Images are [N, ..., c], channels last, with static c. With a bias each patch gets a trailing 1.
-    `way` is a value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
-    them for the filters above; "auto" avoids them if that is also estimated to be cheaper. A
-    function `sample` chooses some of the patches [N·T, d], which then are always made. `packs`
-    packs the sum as `pack_symmetric` does.
+    Images are [N, ..., c], channels last, with static c. The sum is [d, d], or [d + 1, d + 1] if
+    each patch gets a trailing 1; `packs` packs it as `pack_symmetric` does. The number is an int,
+    or an int Tensor [].
     """
-    shape = images.shape.as_list()
-    may_skip = sample is None and way != "patches" and applies(shape, geometry)
-    if may_skip and (way == "shifts" or is_cheaper(shape, geometry)):
-        return _moment_without_patches(images, geometry, has_bias, packs)
-    size = geometry.entries * static_size(images, -1)
-    rows = tf.reshape(extract_patches(images, geometry), [-1, size])
-    if sample is not None:
-        rows = sample(rows)
-    if has_bias:
-        rows = append_homogeneous(rows)
-    total = outer_product(rows)
-    return PatchMoment(pack_symmetric(total) if packs else total, num_rows(rows))
-
-
-def _moment_without_patches(
-    images: Tensor, geometry: ConvGeometry, has_bias: bool, packs: bool
-) -> PatchMoment:
     total, values = patch_sums(images, geometry=geometry, packs=packs and not has_bias)
     shape = images.shape.as_list()
     size, places = shape[0], num_locations(shape[1:-1], geometry)
@@ -89,7 +61,7 @@ def _moment_without_patches(
         last = tf.concat([values, [as_scalar(count, values.dtype)]], axis=0)
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)
         total = tf.concat([total, last[tf.newaxis]], axis=0)
-    return PatchMoment(pack_symmetric(total) if packs and has_bias else total, count)
+    return pack_symmetric(total) if packs and has_bias else total, count
 
 
 def applies(shape: Sequence[int | None], geometry: ConvGeometry) -> bool:

@@ -43,7 +43,6 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg.tensor_ops import static_size
 from kfac.patches.cost import CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs
 
@@ -160,7 +159,7 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
     H, W and c are static. The result is [pairs, c, c, kw · kw], pairs in the order of
     `entry_pairs`.
     """
-    channels = static_size(images, -1)
+    channels = images.shape.as_list()[-1]
     of_rows, top, side = waves(rows), borders(rows), borders(columns)
     half = 2 * len(of_rows.members)
     y = tf.reshape(tf.transpose(images, [1, 2, 3, 0]), [rows.size, -1])
@@ -255,7 +254,7 @@ def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
     y is [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a
     group of rows, the third that of a group of columns with the channels. Weights are [k, m, 2, 2].
     """
-    size = static_size(y, 2)
+    size = y.shape.as_list()[2]
 
     def added(products: Tensor, factors: np.ndarray) -> Tensor:
         factors = factors.reshape(len(weights), -1)

@@ -45,14 +45,14 @@ class LossEntry(NamedTuple):
     towers: tuple[LossFunction, ...]
     number: int | None = None
 
-    def tower_seed(self, tower: int, step: Scalar) -> Tensor:
-        """Returns the seed [2] of one tower's draws; differs by loss, tower and step.
+    def source(self, tower: int) -> str:
+        """Returns the name of one tower's draws for `stateless_seed`; differs by loss and tower.
 
         The towers of all workers are numbered through: they draw as those of one process do.
         """
         workers = current_workers()
         before = 0 if workers is None else workers.rank * len(self.towers)
-        return stateless_seed(f"{self.seed}/{before + tower}", step)
+        return f"{self.seed}/{before + tower}"
 
 
 class RegisteredLosses(Protocol):
@@ -245,7 +245,8 @@ class LossTable:
             for tower, loss in enumerate(entry.towers):
                 with v1.device(loss.device):
                     if is_sampled:
-                        value = loss.evaluate_on_sample(entry.tower_seed(tower, step), root)
+                        seed = stateless_seed(entry.source(tower), step)
+                        value = loss.evaluate_on_sample(seed, root)
                     else:
                         value = loss.evaluate(root)
                     values.append(value * as_scalar(scale, value.dtype))

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.curvature.shared_inverses import from_owners, own_factors
+from kfac.curvature.inverses import compute_in_turn, from_owners, own_factors
 from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor, Known
-from kfac.fisher_factors.inverses import compute_in_turn
-from kfac.fisher_factors.slot import current_dampings
+from kfac.fisher_factors.kept import current_dampings
 from kfac.protocols import OPTIONAL_STATE
 from kfac.scheduling.background_changes import BackgroundChanges
 from kfac.state import (

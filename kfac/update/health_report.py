@@ -104,8 +104,9 @@ def _show(scalars: Mapping[str, Scalar]) -> None:
             names.setdefault(known.dtype, []).append(scope.rstrip("/"))
         values.setdefault(known.dtype, []).append(known)
     parts = [tf.cast(tf.stack(part), tf.float32) for part in values.values()]
+    whole = tf.concat(parts, axis=0) if len(parts) > 1 else parts[0]
     tags = [name for part in names.values() for name in part]
-    summary = tf.raw_ops.ScalarSummary(tags=tags, values=tensor_ops.concatenated(parts))
+    summary = tf.raw_ops.ScalarSummary(tags=tags, values=whole)
     v1.add_to_collection(v1.GraphKeys.SUMMARIES, summary)
 
 

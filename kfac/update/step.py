@@ -94,7 +94,7 @@ class KfacStep:
     losses: TrainingLoss
     model_damping: Scalar | None
     decays: Callable[[Variable], bool]
-    given: GivenOptimizer | None = None
+    given: GivenOptimizer | None
 
     def __post_init__(self) -> None:
         """Makes no ops or variables yet."""

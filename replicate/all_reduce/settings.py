@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Any, Literal, TypeAlias, final, get_args
 
+from replicate.outer_step import check_outer_optimizer
+
 Communication: TypeAlias = Literal["auto", "ring", "nccl"]
 """Way in which TensorFlow's collectives send: its own choice, a ring over gRPC, or NCCL."""
 
@@ -39,6 +41,13 @@ class AllReduce:
         `GradientDescentOptimizer(1.0)` averages the weights.
       bits: Bits in which a round sends each change of a weight: 32, 16 (bfloat16), 8 or 4. What is
         lost by fewer than 32 is added to the changes of the next round.
+      fragments: P, 1 to `every`: parts of the variables, each with its rounds at steps of its own,
+        `every` steps apart. So P times fewer bytes are sent at once (Streaming DiLoCo, arXiv
+        2501.18512, section 2). `outer_optimizer` must then be a function, called for each.
+      delay: Steps, 0 to `every` - 1, that are made while the changes of a round are on their way,
+        before the outer optimizer's result is taken.
+      mixing: α in [0, 1): with a delay, a weight becomes α times the local weight plus 1 - α times
+        the result. With 0 the local steps of the delay are dropped.
     """
 
     communication: Communication = "auto"
@@ -49,6 +58,9 @@ class AllReduce:
     every: int | None = None
     outer_optimizer: Any = dataclasses.field(default=None, repr=False)
     bits: Literal[32, 16, 8, 4] = 32
+    fragments: int = 1
+    delay: int = 0
+    mixing: float = 0.5
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -111,10 +123,35 @@ class AllReduce:
                 f"AllReduce: outer_optimizer={outer!r} needs every=…, the steps between two rounds "
                 "in which it makes a step."
             )
-        if outer is not None and not callable(outer) and not hasattr(outer, "apply_gradients"):
-            raise TypeError(
-                "AllReduce: outer_optimizer must be a tf.compat.v1.train.Optimizer or a function "
-                f"without arguments that returns one; got {outer!r}."
+        if outer is not None:
+            check_outer_optimizer("AllReduce", outer)
+        self._check_fragments()
+
+    def _check_fragments(self) -> None:
+        every, fragments, delay, mixing = self.every, self.fragments, self.delay, self.mixing
+        if not _is_whole(fragments, 1) or fragments > (every or 1):
+            raise ValueError(
+                f"AllReduce: fragments must be a whole number from 1 to every={every}, the steps "
+                f"over which their rounds are spread; got {fragments!r}."
+            )
+        if not _is_whole(delay, 0) or delay >= (every or 1):
+            raise ValueError(
+                f"AllReduce: delay must be a whole number ≥ 0 and below every={every}, so that a "
+                f"round ends before the next one of its fragment; got {delay!r}."
+            )
+        if not isinstance(mixing, int | float) or not 0 <= mixing < 1:
+            raise ValueError(
+                f"AllReduce: mixing must be a number ≥ 0 and below 1, got {mixing!r}. With 1 a "
+                "worker would never take what the others have learnt."
+            )
+        if (
+            fragments > 1
+            and self.outer_optimizer is not None
+            and not callable(self.outer_optimizer)
+        ):
+            raise ValueError(
+                f"AllReduce: with fragments={fragments}, outer_optimizer must be a function that "
+                f"makes an optimizer, for each fragment one; got {self.outer_optimizer!r}."
             )
 
 

@@ -8,6 +8,10 @@ its step (`replicate.outer_step`), on all workers alike.
 Three kinds of variables are equal on all workers after a round: the weights and what the outer
 optimizer keeps; statistics of batches, which are averaged; and the global step. All others, such as
 the slots of the inner optimizer, stay those of each worker.
+
+Fragments of the variables may have their rounds at different steps. With a delay, the sums are made
+beside local steps, and taken later. What is equal in between is the centers, from which changes are
+measured; the last round is one of all fragments without delay, and makes the weights equal.
 """
 
 from collections.abc import Sequence
@@ -16,13 +20,13 @@ from typing import Any, NamedTuple, final
 import tensorflow as tf
 
 from model_deploy.devices import CPU
-from replicate._types import Operation, Tensor, Variable
-from replicate.all_reduce.compression import Code, compressed_sum
+from replicate._types import Variable
+from replicate.all_reduce.background_run import BackgroundRun
+from replicate.all_reduce.fragment_round import TAKEN, TOGETHER, FragmentRound, Members
+from replicate.all_reduce.fragments import Schedule, cut
 from replicate.all_reduce.group import WorkerGroup
-from replicate.all_reduce.packs import packs_of, sent_in_packs, shaped_as
+from replicate.all_reduce.round_variables import RoundVariables
 from replicate.batch_norm.statistics import batch_statistics
-from replicate.outer_step import OuterStep, nesterov
-from replicate.protocols import OPTIONAL_STATE
 
 v1 = tf.compat.v1
 
@@ -35,12 +39,15 @@ class Report(NamedTuple):
       wishes: Each worker's wish to stop, by rank; 0 for none.
       ended: True for each worker that makes no more steps, by rank.
       saves: True if the chief saves the variables after this round.
+      shares: Share of this worker in the mean of each fragment; None if no worker has made a step
+        since its last round.
     """
 
     step: int
     wishes: list[float]
     ended: list[bool]
     saves: bool
+    shares: list[float | None]
 
 
 @final
@@ -50,6 +57,7 @@ class WorkerRounds:
     Attributes:
       group: The workers.
       variables: Variables that are equal on all workers after a round, once `build` was called.
+      are_equal: True if the weights are, too, and no local step was made since.
     """
 
     def __init__(self, group: WorkerGroup, rows: Any = None):
@@ -62,10 +70,22 @@ class WorkerRounds:
         """
         self.group = group
         self.variables: list[Variable] = []
+        self.are_equal = True
+        settings = group.settings
+        self._schedule = Schedule(settings.every or 1, settings.fragments)
         self._rows_of_batch = 1 if rows is None else rows
-        self._own: list[Variable] = []
-        with v1.device(CPU):
-            self._rows = _local("rows_of_round", tf.constant(0, tf.int64))
+        self._kept = RoundVariables(settings.fragments > 1 or settings.delay > 0)
+        self._rows = [self._kept.counter(f"rows_of_round{each}") for each in self._labels]
+        self._last_step = 0
+        self._open: dict[int, int] = {}
+        """Fragments whose sums are to be taken, with the steps of their rounds."""
+        self._running: dict[int, BackgroundRun] = {}
+
+    @property
+    def _labels(self) -> list[str]:
+        """Ends of the names of what each fragment keeps. Other fragments have other names."""
+        count = self._schedule.fragments
+        return [""] if count == 1 else [f"_{p + 1}_of_{count}" for p in range(count)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,8 +102,8 @@ class WorkerRounds:
         with v1.name_scope("count_rows"), v1.device(CPU):
             rows = tf.cast(self._rows_of_batch, tf.int64)
             with v1.control_dependencies([leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]):
-                counted = self._rows.assign_add(rows, read_value=False)
-            with v1.control_dependencies([counted]):
+                counted = [each.assign_add(rows, read_value=False) for each in self._rows]
+            with v1.control_dependencies(counted):
                 return tf.nest.map_structure(
                     lambda leaf: tf.identity(leaf) if isinstance(leaf, tf.Tensor) else leaf,
                     batch,
@@ -91,44 +111,78 @@ class WorkerRounds:
                 )
 
     def build(self) -> None:
-        """Adds the operations of a round, when the graph has all variables of the model.
+        """Adds the operations of rounds, when the graph has all variables of the model.
 
         Raises:
-          ValueError: The graph has no weights, or the shape of one is not known.
+          ValueError: The graph has no weights, or fewer than fragments, or the shape of one is not
+            known.
           TypeError: The outer optimizer is of another kind.
         """
-        weights = _weights()
-        given = self.group.settings.outer_optimizer
-        outer = OuterStep("AllReduce", nesterov if given is None else given)
         global_step = v1.train.get_or_create_global_step()
         sent_before = self.group.bytes_sent
-        with v1.device(CPU):
-            bytes_sent = self._state("outer/bytes_sent", tf.constant(0, tf.int64))
+        bytes_sent = self._kept.saved("outer/bytes_sent", tf.constant(0, tf.int64))
         v1.summary.scalar("bytes_sent", bytes_sent)
         with v1.name_scope("round"):
             with v1.device(CPU):
                 self._wish = v1.placeholder_with_default(0, [], "wish")
                 self._has_ended = v1.placeholder_with_default(False, [], "has_ended")
                 self._saves = v1.placeholder_with_default(False, [], "saves")
-                self._share = v1.placeholder(tf.float64, [], "share")
                 self._new_step = v1.placeholder(tf.int64, [], "step")
-                numbers = (self._rows, self._wish, self._has_ended, self._saves, global_step)
+                self._sent = v1.placeholder(tf.int64, [], "sent")
+                numbers = (*self._rows, self._wish, self._has_ended, self._saves, global_step)
                 report = tf.stack([tf.cast(each, tf.float64) for each in numbers])
                 self._reports = self.group.of_each(report)
-            exchanged = self._exchange(weights, outer)
-            with v1.control_dependencies(exchanged), v1.device(CPU):
-                self._meet = v1.group(
-                    self._rows.assign(0, read_value=False),
+                self._bytes_of_report = self.group.bytes_sent - sent_before
+                self._count = v1.group(
                     v1.assign(global_step, tf.cast(self._new_step, global_step.dtype.base_dtype)),
-                    bytes_sent.assign_add(self.group.bytes_sent - sent_before, read_value=False),
+                    bytes_sent.assign_add(self._sent, read_value=False),
                 )
-        v1.add_to_collection(OPTIONAL_STATE, _RoundState(tuple(self._own)))
-        self.variables += [*weights, *outer.variables, global_step]
+            self._fragments = [
+                FragmentRound(members, self.group, rows, self._kept, label)
+                for members, rows, label in zip(
+                    self._members(), self._rows, self._labels, strict=True
+                )
+            ]
+        self.variables += [*(each for one in self._fragments for each in one.shared), global_step]
 
-    def meet(self, session: v1.Session, wish: int, has_ended: bool, saves: bool) -> Report:
-        """Takes part in a round. All workers must call it for the same round.
+    def _members(self) -> list[Members]:
+        """Returns the variables of each fragment."""
+        weights, copies, count = _weights(), batch_statistics(), self._schedule.fragments
+        if len(weights) < count:
+            raise ValueError(
+                f"AllReduce: fragments={count} are more than the variables that are trained, "
+                f"{len(weights)}: {', '.join(each.op.name for each in weights)}. A fragment has "
+                "whole variables."
+            )
+        averages = [each for each, _ in copies if each.dtype.is_floating]
+        counters = [each for each, _ in copies if not each.dtype.is_floating]
+        known = {variable.ref(): own for variable, own in copies}
+        kinds = [_cut(each, count) for each in (weights, averages, counters)]
+        return [Members(*each, copies=known) for each in zip(*kinds, strict=True)]
 
-        Nothing changes if no worker has made a step since the last round.
+    def start(self, session: v1.Session) -> None:
+        """Goes on where the variables of a session are. Call it before the first step."""
+        step, marks = session.run(
+            [v1.train.get_global_step(session.graph), [each.mark for each in self._fragments]]
+        )
+        pairs = list(zip(self._fragments, marks, strict=True))
+        session.run([fragment.begin for fragment, mark in pairs if mark == TOGETHER])
+        self._last_step, self._running = int(step), {}
+        self._open = {p: int(mark) for p, mark in enumerate(marks) if mark >= 0}
+        self.are_equal = all(mark == TOGETHER for mark in marks)
+
+    @property
+    def next_step(self) -> int:
+        """The next step at which a fragment has a round, or the sums of one are taken."""
+        taken = [step + self.group.settings.delay for step in self._open.values()]
+        return min([self._schedule.next_step(self._last_step), *taken])
+
+    def is_due(self, step: int) -> bool:
+        """Returns True if a fragment has a round at a step, or since the last round."""
+        return self._schedule.next_step(self._last_step) <= step
+
+    def report(self, session: v1.Session, wish: int, has_ended: bool, saves: bool) -> Report:
+        """Sends a report, and returns those of all workers, which must call it at the same steps.
 
         Args:
           session: Session of this worker.
@@ -137,89 +191,78 @@ class WorkerRounds:
           saves: True if this worker saves the variables after the round.
         """
         own = {self._wish: wish, self._has_ended: has_ended, self._saves: saves}
-        rows, wishes, ended, saving, steps = session.run(self._reports, own).T
-        step = int(steps.max())
-        if rows.sum() > 0:
-            share = rows[self.group.rank] / rows.sum()
-            session.run(self._meet, {self._share: share, self._new_step: step})
-        return Report(step, wishes.tolist(), [bool(each) for each in ended], bool(saving[0]))
+        *rows, wishes, ended, saving, steps = session.run(self._reports, own).T
+        totals = [(each[self.group.rank], each.sum()) for each in rows]
+        return Report(
+            int(steps.max()),
+            wishes.tolist(),
+            [bool(each) for each in ended],
+            bool(saving[0]),
+            [own / total if total > 0 else None for own, total in totals],
+        )
 
-    def _exchange(self, weights: Sequence[Variable], outer: OuterStep) -> list[Operation]:
-        """Returns the operations that make variables equal on all workers."""
-        centers = [_center(weight) for weight in weights]
-        statistics = batch_statistics()
-        averaged = [each for each in statistics if each.dtype.is_floating]
-        others = [each for each in statistics if not each.dtype.is_floating]
-        changes = [_difference(*pair) for pair in zip(centers, weights, strict=True)]
-        means = self._means([each.read_value() for each in averaged])
-        moved = outer.apply(centers, self._mean_changes(changes, weights))
-        with v1.control_dependencies([moved]):
-            values = [center.read_value() for center in centers]
-        with v1.device(CPU):
-            of_chief = [self.group.broadcast(each.read_value()) for each in others]
-        values += [*means, *of_chief]
-        self.variables += [*averaged, *others]
-        return [
-            v1.assign(variable, value).op
-            for variable, value in zip([*weights, *averaged, *others], values, strict=True)
-        ]
+    def exchange(self, session: v1.Session, report: Report, is_last: bool) -> None:
+        """Makes the rounds that are due after the reports.
 
-    def _mean_changes(self, changes: Sequence[Tensor], weights: Sequence[Variable]) -> list[Tensor]:
-        """Returns means of changes, with rests of earlier rounds if few bits are sent."""
-        settings = self.group.settings
-        if settings.bits == 32:
-            return self._means(changes)
-        rests = [self._rest(weight) for weight in weights]
-        parts = []
-        for change, rest in zip(changes, rests, strict=True):
-            with v1.device(rest.device):
-                parts.append(self._weighted(tf.cast(change, tf.float32)) + rest.read_value())
-        means: list[Tensor] = [None] * len(parts)
-        for pack in packs_of(parts, settings.pack_bytes):
-            total, left = compressed_sum(pack.flat, self.group, Code(settings.bits))
-            lefts = pack.split(left)
-            for place, mean, lost in zip(pack.places, pack.split(total), lefts, strict=True):
-                with v1.control_dependencies([v1.assign(rests[place], lost).op]):
-                    means[place] = tf.identity(mean)
-        return means
+        Nothing changes in a fragment if no worker has made a step since its last round.
 
-    def _means(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Returns means over all workers, weighted by their rows since the last round."""
-        pack_bytes = self.group.settings.pack_bytes
-        return sent_in_packs(tensors, pack_bytes, lambda each: self.group.sum(self._weighted(each)))
+        Args:
+          session: Session of this worker.
+          report: The reports.
+          is_last: True for whole rounds of all fragments, which make the weights equal.
+        """
+        step = report.step
+        self.take(session, step)
+        due = self._schedule.due(self._last_step, step)
+        if is_last:
+            due = list(range(len(self._fragments)))
+            for p in list(self._open):
+                # Local weights that no step has changed since the round have nothing to keep.
+                self._take(
+                    session, p, {self._fragments[p].mixing: 0} if report.shares[p] is None else {}
+                )
+        self._last_step, self.are_equal = step, is_last
+        due = [p for p in due if report.shares[p] is not None]
+        if due:
+            self._begin(session, report, due, is_last)
+        if report.saves or any(report.wishes):
+            for run in self._running.values():
+                run.wait()
 
-    def _weighted(self, values: Tensor) -> Tensor:
-        """Returns this worker's part of a mean. The values of one without weight may be NaN."""
-        return tf.math.multiply_no_nan(values, tf.cast(self._share, values.dtype))
+    def _begin(
+        self, session: v1.Session, report: Report, due: Sequence[int], is_last: bool
+    ) -> None:
+        """Runs the first part of a round of some fragments; all parts if it is the last round."""
+        fragments, step = [self._fragments[p] for p in due], report.step
+        sent = self._bytes_of_report + sum(each.bytes_sent for each in fragments)
+        fed: dict[Any, Any] = {self._new_step: step, self._sent: sent}
+        has_delay = self.group.settings.delay > 0
+        mark = TOGETHER if is_last else step if has_delay else TAKEN
+        for p, fragment in zip(due, fragments, strict=True):
+            fed |= {fragment.share: report.shares[p], fragment.mark_after: mark, fragment.mixing: 0}
+        first, *others = zip(*(fragment.runs for fragment in fragments), strict=True)
+        session.run([first, self._count], fed)
+        if is_last:
+            for run in others:
+                session.run(run, fed)
+        elif has_delay:
+            exchange = BackgroundRun(session, others[0])
+            self._open |= dict.fromkeys(due, step)
+            self._running |= dict.fromkeys(due, exchange)
 
-    def _rest(self, weight: Variable) -> Variable:
-        with v1.device(weight.device):
-            return self._state(f"outer/{weight.op.name}/rest", tf.zeros(weight.shape))
+    def take(self, session: v1.Session, step: int) -> None:
+        """Takes the sums of the rounds whose delay is over at a step."""
+        for p, start in list(self._open.items()):
+            if start + self.group.settings.delay <= step:
+                self._take(session, p, {})
 
-    def _state(self, name: str, value: Any) -> Variable:
-        """Makes a variable of this worker's own that is saved."""
-        variable = _made(name, value, v1.GraphKeys.GLOBAL_VARIABLES)
-        self._own.append(variable)
-        return variable
-
-
-@final
-class _RoundState(NamedTuple):
-    """Variables that a checkpoint may lack, such as one of sums in every step.
-
-    Attributes:
-      kept: The variables.
-    """
-
-    kept: tuple[Variable, ...]
-
-    def get_name(self) -> str:
-        """Returns the name of the state, for messages."""
-        return "AllReduce(every=…)"
-
-    def variables(self) -> list[Variable]:
-        """Returns the variables."""
-        return list(self.kept)
+    def _take(self, session: v1.Session, p: int, fed: dict[Any, Any]) -> None:
+        """Takes the sums of a fragment when they are there, with what is fed."""
+        if p in self._running:
+            self._running.pop(p).wait()
+        fragment = self._fragments[p]
+        session.run(fragment.runs[-1], {fragment.mark_after: TAKEN, **fed})
+        del self._open[p]
 
 
 def _weights() -> list[Variable]:
@@ -235,34 +278,9 @@ def _weights() -> list[Variable]:
     return weights
 
 
-def _center(weight: Variable) -> Variable:
-    """Makes the local variable that holds the value of a weight at the start of a round.
-
-    It must not share the memory of a variable of TensorFlow 1, which changes in place.
-    """
-    with v1.device(weight.device):
-        return _local(f"outer/{weight.op.name}", lambda: tf.raw_ops.DeepCopy(x=weight.read_value()))
-
-
-def _difference(center: Variable, weight: Variable) -> Tensor:
-    """Returns the center minus the weight; of 16-bit floats, in 32 bits."""
-    dtype = weight.dtype.base_dtype
-    dtype = tf.float32 if dtype.size < tf.float32.size else dtype
-    with v1.device(weight.device):
-        change = tf.cast(center.read_value(), dtype) - tf.cast(weight.read_value(), dtype)
-        return shaped_as(change, weight)
-
-
-def _local(name: str, value: Any) -> Variable:
-    return _made(name, value, v1.GraphKeys.LOCAL_VARIABLES)
-
-
-def _made(name: str, value: Any, collection: str) -> Variable:
-    with v1.control_dependencies(None), v1.name_scope(None):
-        return v1.Variable(
-            value,
-            trainable=False,
-            collections=[collection],
-            use_resource=True,
-            name=name,
-        )
+def _cut(variables: Sequence[Variable], count: int) -> list[list[Variable]]:
+    """Divides variables into fragments by their bytes."""
+    if count == 1:
+        return [list(variables)]
+    sizes = [(each.shape.num_elements() or 0) * each.dtype.size for each in variables]
+    return [[variables[place] for place in places] for places in cut(sizes, count)]

@@ -32,7 +32,8 @@ from replicate.tower.scopes import TowerScopes
 v1 = tf.compat.v1
 
 _STATISTICS = ("replicate", "batch_statistics")
-"""Key of the collection of a graph's statistics. Not a string: never exported."""
+"""Key of the collection of a graph's statistics, each with the copies of further towers. Not a
+string: never exported."""
 
 UpdateOps: TypeAlias = Literal["first", "all", "mean"]
 """Towers whose updates count: the first one, all in turn, or the mean of all."""
@@ -144,7 +145,9 @@ class BatchStatistics:
         folds = [fold for tower in self._folds for fold in tower]
         if not folds:
             return None
-        v1.get_collection_ref(_STATISTICS).extend(self._statistics)
+        v1.get_collection_ref(_STATISTICS).extend(
+            (variable, self._copies[variable.ref()]) for variable in self._statistics
+        )
         with v1.name_scope("batch_statistics"):
             with v1.device(CPU):
                 folded = v1.group(*folds)
@@ -253,9 +256,13 @@ class BatchStatistics:
         return owned
 
 
-def batch_statistics() -> list[Variable]:
-    """Returns the statistics of batches of the default graph, which models without towers lack."""
-    return list({each.ref(): each for each in v1.get_collection(_STATISTICS)}.values())
+def batch_statistics() -> list[tuple[Variable, list[Variable]]]:
+    """Returns the statistics of batches of the default graph, which models without towers lack.
+
+    Returns:
+      Variables, each with its copies for further towers, which are to change with it.
+    """
+    return list({each.ref(): (each, own) for each, own in v1.get_collection(_STATISTICS)}.values())
 
 
 def _stacked(variables: Sequence[Variable], read: Mapping[Any, Tensor]) -> Tensor:

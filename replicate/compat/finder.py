@@ -11,11 +11,13 @@ import re
 import sys
 import types
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.table import ESTIMATOR, PRIVATE
 from replicate.compat.tf1_view import ViewLoader
 
+_TENSORFLOW = "tensorflow"
 _API = re.compile(r"tensorflow(\..+)?\.compat\.v[12]")
 _OLD = re.compile(r"tensorflow(?P<copy>(\.compat\.v[12])?)\.estimator(?P<rest>(\..+)?)")
 _PACKAGE = PRIVATE.partition(".")[0]
@@ -23,7 +25,7 @@ _PACKAGE = PRIVATE.partition(".")[0]
 
 def is_api(name: str) -> bool:
     """Returns True for the name of a module that is an API of TensorFlow, one of its copies."""
-    return name == "tensorflow" or _API.fullmatch(name) is not None
+    return name == _TENSORFLOW or _API.fullmatch(name) is not None
 
 
 def api_of(name: str) -> str:
@@ -37,6 +39,7 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
     Attributes:
       gives_estimator: True to find tensorflow_estimator and tensorflow.estimator.
       python2: True if modules that see TensorFlow 1 are of Python 2.
+      loading: Makes the context in which TensorFlow itself is loaded.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
           on_api: Called with the name of each API of TensorFlow after it was loaded.
         """
         self.gives_estimator = self.python2 = False
+        self.loading: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sees_tensorflow1 = sees_tensorflow1
         self._on_api = on_api
 
@@ -68,7 +72,8 @@ class OldModuleFinder(importlib.abc.MetaPathFinder):
         if spec is None or spec.loader is None or spec.origin is None:
             return spec
         if is_api(fullname):
-            spec.loader = _ReportingLoader(spec.loader, self._on_api)
+            loading = self.loading if fullname == _TENSORFLOW else nullcontext
+            spec.loader = _ReportingLoader(spec.loader, self._on_api, loading)
         elif type(spec.loader) is importlib.machinery.SourceFileLoader and self._sees_tensorflow1(
             fullname, spec.origin
         ):
@@ -116,9 +121,15 @@ class _OldModuleLoader(importlib.abc.Loader):
 class _ReportingLoader(importlib.abc.Loader):
     """Loader of an API of TensorFlow, which tells when it is loaded."""
 
-    def __init__(self, loader: importlib.abc.Loader, on_api: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        loader: importlib.abc.Loader,
+        on_api: Callable[[str], None],
+        loading: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._loader = loader
         self._on_api = on_api
+        self._loading = loading
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)
@@ -128,7 +139,8 @@ class _ReportingLoader(importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         spec = module.__spec__
-        self._loader.exec_module(module)
+        with self._loading():
+            self._loader.exec_module(module)
         if spec is not None:  # From here on the module shows its own loader.
             module.__loader__ = spec.loader = self._loader
         self._on_api(module.__name__)

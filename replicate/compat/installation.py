@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from replicate.compat.finder import OldModuleFinder, api_of, is_api
@@ -26,6 +27,7 @@ _CHANGES = (
 _MODULES = re.compile(r"tensorflow_estimator(\..+)?|tensorflow(\.compat\.v[12])?\.estimator(\..+)?")
 
 Owns: TypeAlias = Callable[[str, str], bool]
+Loading: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class _Installation:
@@ -59,8 +61,9 @@ class _Installation:
             )
         self.packages |= new
 
-    def add_program(self, owns: Owns, on_tensorflow: Callable[[], None]) -> None:
+    def add_program(self, owns: Owns, on_tensorflow: Callable[[], None], loading: Loading) -> None:
         """Makes a program see TensorFlow 1, as `install_program`."""
+        self._finder.loading = loading
         self._owns.append(owns)
         self._on_tensorflow.append(on_tensorflow)
         if "tensorflow" in sys.modules:
@@ -146,16 +149,19 @@ def install(packages: Iterable[str] = (), *, replace: bool = False) -> None:
         installation.add_estimator()
 
 
-def install_program(owns: Owns, on_tensorflow: Callable[[], None]) -> None:
+def install_program(
+    owns: Owns, on_tensorflow: Callable[[], None], loading: Loading = nullcontext
+) -> None:
     """Makes a program see TensorFlow 1, and loads no TensorFlow.
 
     Args:
       owns: Returns True if the module of a name, in a file, belongs to the program.
       on_tensorflow: Called once, after TensorFlow was loaded, or at once if it is.
+      loading: Makes the context in which the program's import of TensorFlow loads it.
     """
     installation = _installation()
     installation.add_finder()
-    installation.add_program(owns, on_tensorflow)
+    installation.add_program(owns, on_tensorflow, loading)
 
 
 def translate_python2() -> None:

@@ -2,8 +2,9 @@
 
 The program's own modules (`own_files.py`) see TensorFlow 1 (`tf1_view.py`), and so do the packages
 that are named. Before TensorFlow is loaded, the runner chooses legacy Keras if tf-keras is
-installed. After that it adds `tf.estimator`, switches TensorFlow's behavior of version 2 off and
-keeps log lines from doubling (`log_lines.py`). `child.py` does the same in processes that the
+installed. TensorFlow is loaded in silence, unless TF_CPP_MIN_LOG_LEVEL is set. After that the
+runner adds `tf.estimator`, switches TensorFlow's behavior of version 2 off and keeps log lines from
+doubling (`log_lines.py`). `child.py` does the same in processes that the
 program starts by multiprocessing, `python_command.py` in those that it starts as `python PROGRAM`.
 """
 
@@ -17,7 +18,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
@@ -28,6 +29,7 @@ from replicate.compat.python_command import python_runs_programs
 from replicate.compat.source_code import compiled, is_python2
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
+from replicate.quiet_imports import quiet_stderr
 from replicate.tower.default_towers import DefaultTowers, TowersInForce, default_towers
 
 CHILD = "REPLICATE_COMPAT_CHILD"
@@ -162,7 +164,7 @@ def prepare(program: Program) -> _Code:
 
     if "tensorflow" not in sys.modules and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    install_program(owns, _on_tensorflow)
+    install_program(owns, _on_tensorflow, _loading)
     if program.python2:
         translate_python2()
     code = _code_of(program)
@@ -179,6 +181,11 @@ def refuse(trouble: str) -> NoReturn:
     """
     print(f"replicate.compat: {trouble}", file=sys.stderr)
     raise SystemExit(ExitCode.BAD_INPUT)
+
+
+def _loading() -> AbstractContextManager[None]:
+    """Hides what TensorFlow prints while it is loaded, unless somebody has set its log level."""
+    return nullcontext() if "TF_CPP_MIN_LOG_LEVEL" in os.environ else quiet_stderr()
 
 
 def _on_tensorflow() -> None:

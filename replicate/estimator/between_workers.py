@@ -61,12 +61,14 @@ def own_state(inputs: Inputs, conditions: StopConditions) -> WorkerState | None:
 def rounds_of(
     inputs: Inputs,
     conditions: StopConditions,
+    is_done: Callable[[], bool],
     is_save_due: Callable[[], bool] = bool,
     state: WorkerState | None = None,
 ) -> RoundsHook | None:
     """Returns the hook that makes rounds; None where workers do not train apart.
 
-    `is_save_due` tells the chief if a checkpoint is to be saved, and other workers have a `state`.
+    `is_done` tells if the last step was made. `is_save_due` tells the chief if a checkpoint is to
+    be saved, and other workers have a `state`.
     """
     rounds, readings, agreement = inputs.rounds, conditions.readings, conditions.agreement
     if rounds is None or agreement is None:
@@ -80,6 +82,7 @@ def rounds_of(
         check if settings.check_every else None,
         conditions.is_interrupted,
         conditions.watchdog.beat,
+        is_done,
         is_save_due,
         state,
     )

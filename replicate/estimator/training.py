@@ -156,7 +156,10 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         stop = StopHook(readings, request.steps, request.max_steps)
         saving: list[CheckpointHook] = []
         rounds = rounds_of(
-            inputs, conditions, lambda: stop.is_done or any(hook.is_due for hook in saving)
+            inputs,
+            conditions,
+            lambda: stop.is_done,
+            lambda: stop.is_done or any(hook.is_due for hook in saving),
         )
         saving += _checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds)
         creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions)
@@ -191,7 +194,8 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             interruption, readings, config, run.training_end, agreement=agreement
         )
         state = own_state(inputs, conditions)
-        rounds = rounds_of(inputs, conditions, state=state)
+        stop = StopHook(readings, request.steps, request.max_steps)
+        rounds = rounds_of(inputs, conditions, lambda: stop.is_done, state=state)
         start = _worker_start(inputs, run, conditions, state)
         creator: v1.train.SessionCreator = (
             start.worker_creator(scaffold, conditions.should_cancel_wait)
@@ -202,7 +206,7 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
             *checks_of_variables(inputs, readings),
             *([rounds] if rounds else []),
-            StopHook(readings, request.steps, request.max_steps),
+            stop,
             run.start,
             progress,
         ]

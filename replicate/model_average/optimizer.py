@@ -17,7 +17,7 @@ from replicate.graph_ops.conditional import run_if
 from replicate.model_average.getter import AveragedVariable, ModelAverageCustomGetter
 from replicate.model_average.hook import Membership, ModelAverageHook
 from replicate.model_average.rounds import Rounds, local_counter
-from replicate.outer_step import OuterOptimizer, OuterStep
+from replicate.outer_step import OuterOptimizer, OuterStep, check_outer_optimizer
 
 v1 = tf.compat.v1
 
@@ -77,8 +77,8 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         _check_kind("is_chief", is_chief, bool)
         _check_count("num_worker", num_worker)
         _check_count("interval_steps", interval_steps)
-        if outer_optimizer is not None and not callable(outer_optimizer):
-            _check_kind("outer_optimizer", outer_optimizer, v1.train.Optimizer)
+        if outer_optimizer is not None:
+            check_outer_optimizer("ModelAverageOptimizer", outer_optimizer)
         if patience_secs is not None and not 0 < patience_secs < math.inf:
             raise ValueError(
                 f"ModelAverageOptimizer: patience_secs must be a number of seconds > 0, got "

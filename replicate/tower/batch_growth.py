@@ -71,10 +71,19 @@ class BatchGrowth:
         if len(inputs) < len(found):
             return None
         if all(each == CONSTANT for each in inputs):
-            return Growth(1) if self._is_size_of_batch(tensor) else CONSTANT
+            return Growth(1) if self._is_size_of_batch(tensor) else self._of_number(tensor)
         growth = _RULES.get(operation.type, Output.of_network)(output, inputs)
         has_lost = growth and not growth.constants and any(each.constants for each in inputs)
         return None if has_lost else growth
+
+    def _of_number(self, tensor: Tensor) -> Growth:
+        """Returns the growth of one number repeated: for each row, if there are as many as rows."""
+        shape = tensor.shape.as_list() if tensor.shape.rank else [None]
+        if self._rows is None or self._rows < 2 or shape[0] != self._rows:
+            return CONSTANT
+        value = tf.get_static_value(tensor)
+        is_repeated = value is not None and bool((value == value.flat[0]).all())
+        return Growth(axis=-len(shape)) if is_repeated else CONSTANT
 
     def _is_size_of_batch(self, tensor: Tensor) -> bool:
         """Returns True for an entry of a shape that TensorFlow has made a constant."""

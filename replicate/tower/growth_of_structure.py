@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from replicate._types import Tensor
 from replicate.tower.growth import CONSTANT, LOST, Degree, Growth, Output, Rule
 
 
@@ -45,11 +46,23 @@ def _of_block(output: Output, inputs: Sequence[Growth]) -> Growth | None:
     growth = inputs[0]
     if not growth.sizes:
         return _of_structure(output, inputs)
-    begin, size = (tf.get_static_value(x) for x in output.tensor.op.inputs[1:])
-    if begin is None or size is None:
+    first, length = (_place(x) for x in output.tensor.op.inputs[1:])
+    if first is None or length is None:
         return None
-    first, length = begin.item(), size.item()  # A length of -1 takes all that is left.
+    # A length of -1 takes all that is left.
     return _of_sizes(growth.sizes[first : None if length < 0 else first + length])
+
+
+def _place(tensor: Tensor) -> int | None:
+    """Returns the one number of a tensor, also of a difference such as rank - 1."""
+    operation = tensor.op
+    if operation.type == "Pack" and len(operation.inputs) == 1:
+        return _place(operation.inputs[0])
+    if operation.type == "Sub":
+        first, second = (tf.get_static_value(each) for each in operation.inputs)
+        return None if first is None or second is None else int(first - second)
+    value = tf.get_static_value(tensor)
+    return None if value is None or value.size != 1 else int(value.item())
 
 
 def _of_pack(output: Output, inputs: Sequence[Growth]) -> Growth | None:

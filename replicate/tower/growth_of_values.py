@@ -42,9 +42,10 @@ def _of_power(output: Output, inputs: Sequence[Growth]) -> Growth | None:
 
 
 def _of_product(output: Output, inputs: Sequence[Growth]) -> Growth | None:
-    if any(_is_rows_as_number(each, output.rows) for each in output.tensor.op.inputs):
-        return None  # Either `x.shape[0]`, or a number that is the same by chance.
     first, second = inputs
+    x, y = output.tensor.op.inputs
+    if _counts_rows(x, second, output.rows) or _counts_rows(y, first, output.rows):
+        return None  # Either `x.shape[0]`, or a number that is the same by chance.
     sign = PRODUCTS[output.tensor.op.type]
     growth = _elementwise(output, inputs, first.degree + sign * second.degree)
     is_scaled = second == CONSTANT or (first == CONSTANT and sign > 0)
@@ -52,12 +53,17 @@ def _of_product(output: Output, inputs: Sequence[Growth]) -> Growth | None:
     return growth and growth._replace(constants=constants)
 
 
-def _is_rows_as_number(tensor: Tensor, rows: int | None) -> bool:
-    """Returns True for the number of rows as a constant, such as `x.shape[0]`."""
+def _counts_rows(tensor: Tensor, other: Growth, rows: int | None) -> bool:
+    """Returns True for a constant that may be the number of rows, such as `x.shape[0]`.
+
+    Beside a sum over rows it may be a multiple of it: the number of all that was added.
+    """
     value = tf.get_static_value(tensor)
-    if value is None or value.size != 1 or rows is None or rows < 2:
+    if value is None or value.size != 1 or not value.item() or rows is None or rows < 2:
         return False
-    return value.item() in (rows, 1 / rows)
+    number = value.item()
+    count = number if number >= 1 else round(1 / number, 3)
+    return count == rows or (other.degree != 0 and count > 0 and count % rows == 0)
 
 
 def _of_sum(output: Output, inputs: Sequence[Growth]) -> Growth | None:

@@ -144,10 +144,12 @@ def test_workers_train_the_model_of_the_mode(run_program, tmp_path, monkeypatch)
     monkeypatch.setattr(training, "run", run)
     server = ["127.0.0.1:3"]
     assert ended("--mode=all_reduce").code == 0
+    assert ended("--mode=far_machines --every=20").code == 0
     assert ended("--mode=distributed_sync_replicas", ps=server).code == 0
     assert ended("--mode=distributed_sync_replicas --op_strategy=shared", ps=server).code == 0
     assert made == [
         (convnet_model.model_fn, replicate.AllReduce(timeout_secs=300), None),
+        (convnet_model.model_fn, replicate.AllReduce(timeout_secs=300, every=20, bits=4), None),
         (sync_replicas.model_fn, None, "chief_worker"),
         (sync_replicas.model_fn, None, "shared"),
     ]

@@ -27,6 +27,9 @@ WRONG = {
         "--optimizer=momentum --final_damping=0.1": "has no effect without --optimizer=kfac",
         "--mode=distributed_sync_replicas": "TF_CONFIG",
         "--mode=all_reduce": "--mode=all_reduce needs a cluster",
+        "--mode=far_machines": "--mode=far_machines needs a cluster",
+        "--mode=far_machines --bits=5": "32|16|8|4",
+        "--every=20": "--every=20 has no effect without --mode=far_machines",
     },
     "mlp": {"--mode=plain --progress=bar": "=bar has no effect without --mode=estimator"},
     "model_average": {

@@ -3,10 +3,9 @@
 `make_momentum` chooses the rule by the optimizer's arguments.
 """
 
-from kfac.update.momentum.base import Momentum, Step, StepInputs
 from kfac.update.momentum.choice import MOMENTUM_TYPES, make_momentum
-from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import ExactCurvature, QuadraticModelMomentum
+from kfac.update.momentum.rules import AdamMomentum, Momentum, RegularMomentum, Step, StepInputs
 
 __all__ = [
     "MOMENTUM_TYPES",

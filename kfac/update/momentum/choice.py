@@ -9,9 +9,8 @@ from kfac._types import Scalar
 from kfac.arguments import check_choice, check_excluded
 from kfac.schedules import called_once
 from kfac.settings import KfacSettings
-from kfac.update.momentum.base import Momentum
-from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import ExactCurvature, QuadraticModelMomentum
+from kfac.update.momentum.rules import AdamMomentum, Momentum, RegularMomentum
 
 MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
 """Values of the optimizers' argument `momentum_type`."""

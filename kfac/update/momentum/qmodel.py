@@ -26,7 +26,7 @@ from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.vectors import Joined, Vector, inner_product, inner_products, squared_norm
 from kfac.registration.loss_table import RegisteredLosses
 from kfac.state import Assignment, make_variable, read
-from kfac.update.momentum.base import Momentum, Step, StepInputs, add_weight_decay
+from kfac.update.momentum.rules import Momentum, Step, StepInputs, add_weight_decay
 from kfac.workers import summed
 
 v1 = tf.compat.v1

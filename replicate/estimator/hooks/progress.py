@@ -121,7 +121,7 @@ class ProgressHook(ScheduledHook):
         if not self._pace.has_begun:
             self._pace.begin(step, time.monotonic())
             self._display.show(self._place, None, self._loss)
-        elif run_values.results is not None or self.next_run().is_reached(step):
+        elif self.next_run().is_reached(step):
             self._show(run_values.results)
 
     def close(self) -> None:

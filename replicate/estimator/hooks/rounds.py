@@ -18,7 +18,7 @@ v1 = tf.compat.v1
 
 @final
 class RoundsHook(ScheduledHook):
-    """Makes a round after each step whose number is a multiple of `AllReduce.every`.
+    """Makes the rounds of each step that has some, see `replicate.all_reduce.fragments.Schedule`.
 
     Every worker has this hook, before those that save or read the variables. A worker whose input
     has ended makes no more steps, and takes part in the rounds of the others without weight.
@@ -32,22 +32,24 @@ class RoundsHook(ScheduledHook):
         check: SameVariablesHook | None,
         is_interrupted: Callable[[], bool],
         beat: Callable[[], None],
+        is_done: Callable[[], bool] = bool,
         is_save_due: Callable[[], bool] = bool,
         state: WorkerState | None = None,
     ):
         """Stores the parts.
 
         `check`, which nobody else calls, compares the variables in rounds. `is_interrupted` tells
-        of a signal, and `beat` is called before each wait for the others. In the chief,
-        `is_save_due` tells if a checkpoint is to be saved; other workers then save their `state`.
+        of a signal, and `beat` is called before each wait for the others. `is_done` tells if the
+        last step was made. In the chief, `is_save_due` tells if a checkpoint is to be saved; other
+        workers then save their `state`.
         """
         self._rounds = rounds
-        self._every = rounds.group.settings.every or 1
         self._readings = readings
         self._agreement = agreement
         self._check = check
         self._is_interrupted = is_interrupted
         self._beat = beat
+        self._is_done = is_done
         self._is_save_due = is_save_due
         self._state = state
         self._session: v1.Session = None
@@ -65,8 +67,8 @@ class RoundsHook(ScheduledHook):
         return self._readings.step != self._last_step
 
     def next_run(self) -> NextRun:
-        """Returns the step of the next round."""
-        return NextRun(step=(self._last_step // self._every + 1) * self._every)
+        """Returns the step of the next round, or of the end of a delay."""
+        return NextRun(step=self._rounds.next_step)
 
     def begin(self) -> None:
         """Adds the operations of the check."""
@@ -74,21 +76,26 @@ class RoundsHook(ScheduledHook):
             self._check.begin()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Starts at a step at which all workers are equal."""
+        """Goes on where all workers are."""
         self._session = session
+        self._rounds.start(session)
         self._last_step = self._readings.step
         if self._check is not None:
             self._check.after_create_session(session, coord)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Makes a round, if it is time.
+        """Makes a round, or takes the sums of one, if it is time.
 
         Raises:
           WorkersDifferError: Workers have different variables after it.
         """
         del run_context, run_values
-        if self.next_run().step <= self._readings.step:
-            self._meet(has_ended=False)
+        step = self._readings.step
+        if self._rounds.is_due(step):
+            self._meet(has_ended=self._is_done())
+        elif self.next_run().step <= step:
+            self._beat()
+            self._rounds.take(self._session, step)
 
     @contextlib.contextmanager
     def at_the_end(
@@ -118,7 +125,8 @@ class RoundsHook(ScheduledHook):
         Workers that all make their last step in a round know that there is no other.
         """
         report = self._report
-        if has_input and not self._is_between_rounds and not (report and any(report.ended)):
+        is_behind = self._is_between_rounds or not self._rounds.are_equal
+        if has_input and not is_behind and not (report and any(report.ended)):
             return
         while not (self._agreement.is_reached or (self._report and all(self._report.ended))):
             if self._is_interrupted():
@@ -128,10 +136,13 @@ class RoundsHook(ScheduledHook):
     def _meet(self, has_ended: bool) -> None:
         self._beat()
         wish, saves = self._agreement.wish, has_ended or self._is_save_due()
-        report = self._rounds.meet(self._session, wish, has_ended, saves)
+        report = self._rounds.report(self._session, wish, has_ended, saves)
+        self._readings.wishes = report.wishes
+        # After a signal all go on later, as if nothing had been.
+        is_asked = self._agreement.is_reached and not self._agreement.is_by_signal
+        self._rounds.exchange(self._session, report, all(report.ended) or is_asked)
         self._report = report
         self._readings.step = self._last_step = report.step
-        self._readings.wishes = report.wishes
         if self._state is not None and (report.saves or any(report.wishes)):
             self._state.save(self._session, report.step)
         if self._check is not None:

@@ -1,8 +1,13 @@
 """Tensors that cross between devices in a training step, and the tables of them."""
 
+from typing import get_args
+
 import pytest
 
-from benchmarks.device_traffic import reductions, steps
+from benchmarks.device_traffic import __main__ as benchmark
+from benchmarks.device_traffic import steps
+from benchmarks.device_traffic.traffic import flow
+from model_deploy import GradientReduction as Reduction
 
 TOWERS = 2
 PARAMETERS = 4 * (5 * 5 * 1 * 16 + 16 + 5 * 5 * 16 * 16 + 16 + 784 * 10 + 10)
@@ -14,7 +19,7 @@ BATCH = steps.BATCH_PER_TOWER * 4 * (28 * 28 + 1)
 CHECKED = 4 * 6
 """Bytes of the sums by which six gradients are checked."""
 LOSS = 4
-TOWER_COUNTS = 4
+TOWERS_ADDED = 4
 SLACK = 1024
 """Bytes by which parts may differ, since small pieces are not cut off, and of checks."""
 
@@ -40,7 +45,7 @@ def test_only_batch_parameters_and_gradients_cross(step, scale, checked):
 @pytest.fixture(scope="module")
 def usual_step():
     """Traffic of a step of K-FAC that computes no inverses."""
-    return steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
+    return steps.traffic("kfac, dense kron", TOWERS, inverses=False)
 
 
 def test_kfac_sends_gradients_and_packed_sums_once(usual_step):
@@ -54,7 +59,7 @@ def test_kfac_sends_gradients_and_packed_sums_once(usual_step):
     to_cpu = found.sent("GPU>CPU") - TOWERS * (parameters + checked + LOSS) - parameters
     assert 0 <= to_gpus < scalars
     assert 0 <= to_cpu < scalars
-    between = [each.bytes for each in found.crossings if each.route == "GPU>GPU"]
+    between = [each.bytes for each in found.crossings if "CPU:0" not in each[2:4]]
     sums = [packed(size) for size in (785, 64, 65, 10)]
     # Both inverses of a layer are where its gradient is multiplied.
     assert sorted(each for each in between if each > scalars) == sorted(sums)
@@ -87,20 +92,13 @@ def test_new_inverses_add_averages_and_two_rounds(usual_step):
 @pytest.fixture(scope="module")
 def measured():
     """Traffic by reduction, with four towers and variables on the CPU."""
-    rows = reductions.measure("convnet", [TOWER_COUNTS], ["local"])
-    return {each.reduction: each for each in rows}
-
-
-@pytest.fixture
-def found(measured):
-    """Links of gradients by reduction."""
-    return {reduction: each.traffic.links(reductions.SCOPE) for reduction, each in measured.items()}
+    ways = {way: steps.Step("convnet", placed={"reduction": way}) for way in get_args(Reduction)}
+    return {way: steps.traffic(step, TOWERS_ADDED, benchmark.SCOPE) for way, step in ways.items()}
 
 
 def test_gpus_have_all_kernels_and_do_not_wait(measured):
-    found = {reduction: each.traffic for reduction, each in measured.items()}
-    assert not any(each.strays or each.waits for each in found.values())
-    transfers = {reduction: each.transfers for reduction, each in found.items()}
+    assert not any(each.strays or each.waits for each in measured.values())
+    transfers = {reduction: each.transfers for reduction, each in measured.items()}
     assert transfers == {"last": 1, "sharded": 2, "tree": 3}
 
 
@@ -112,12 +110,16 @@ def test_gpus_have_all_kernels_and_do_not_wait(measured):
         ("tree", PARAMETERS / 2, PARAMETERS / 2),
     ],
 )
-def test_links_carry_equal_shares_of_the_gradients(found, way, link, between_halves):
-    links_of_way = found[way]
-    sums = TOWER_COUNTS if way == "last" else 1
-    assert links_of_way.received("CPU:0") == pytest.approx(sums * PARAMETERS, abs=SLACK)
-    assert max(links_of_way.values()) == pytest.approx(link, abs=SLACK)
-    assert links_of_way.between_halves(TOWER_COUNTS) == pytest.approx(between_halves, abs=SLACK)
+def test_links_carry_equal_shares_of_the_gradients(measured, way, link, between_halves):
+    sums = TOWERS_ADDED if way == "last" else 1
     share = 0 if way == "last" else 0.75 * PARAMETERS
-    for gpu in range(TOWER_COUNTS):
-        assert links_of_way.received(f"GPU:{gpu}") == pytest.approx(share, abs=2 * SLACK)
+    found = benchmark.reduction_row(TOWERS_ADDED, way, measured[way], unit=1)
+    largest, to_cpu, to_gpu, _, halves = map(float, found[3:8])
+    assert to_cpu == pytest.approx(sums * PARAMETERS, abs=SLACK)
+    assert largest == pytest.approx(link, abs=SLACK)
+    assert halves == pytest.approx(between_halves, abs=SLACK)
+    assert to_gpu == pytest.approx(share, abs=2 * SLACK)
+    links = measured[way].links(benchmark.SCOPE)
+    for gpu in range(TOWERS_ADDED):
+        found = flow(links, [f"GPU:{n}" for n in range(TOWERS_ADDED)], [f"GPU:{gpu}"])
+        assert found == pytest.approx(share, abs=2 * SLACK)

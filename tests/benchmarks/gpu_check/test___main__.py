@@ -1,5 +1,6 @@
 import importlib
 import json
+import re
 import types
 
 import pytest
@@ -27,7 +28,7 @@ def test_towers_are_on_gpus_or_on_parts_of_the_only_one(gpus, chosen):
 
 
 def test_a_failing_part_gives_exit_code_1_and_is_reported(tmp_path, monkeypatch):
-    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0, here="")
+    options = types.SimpleNamespace(part=["broken"], folder=str(tmp_path), slowdown=1.0, devices="")
     failing = ["python3", "-c", "raise SystemExit('out of luck')"]
     monkeypatch.setattr(main, "FLAGS", options)
     monkeypatch.setattr(main, "find_gpus", list)
@@ -35,7 +36,7 @@ def test_a_failing_part_gives_exit_code_1_and_is_reported(tmp_path, monkeypatch)
     monkeypatch.setattr(main.harness, "command", lambda *_: failing)
     assert main.main([]) == 1
     assert "out of luck" in (tmp_path / "broken.log").read_text()
-    assert "| broken | failed |" in (tmp_path / "report.md").read_text()
+    assert re.search(r"\| broken +\| failed +\|", (tmp_path / "report.md").read_text())
     parts = json.loads((tmp_path / "report.json").read_text())["measured"]["parts"]
     assert parts["broken"]["verdict"] == FAILED
 

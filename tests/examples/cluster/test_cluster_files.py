@@ -17,7 +17,10 @@ STANDINS = {
     "program": 'printf "%s\\n" "$TF_CONFIG" "$*" >>printed; exit ${CODE:-0}',
 }
 MANIFEST = SCRIPT.with_name("tfjob.yaml")
-ALL_REDUCE = SCRIPT.with_name("tfjob_all_reduce.yaml")
+FLAGS_OF_MANIFEST = {
+    "tfjob_all_reduce.yaml": ["--mode=all_reduce"],
+    "tfjob_far_machines.yaml": ["--mode=far_machines", "--every=100", "--bits=4"],
+}
 
 
 @pytest.fixture
@@ -46,9 +49,11 @@ def run(tmp_path):
     return run_script
 
 
+_EQUAL_WORKERS = {"chief": ["a1"], "worker": ["a2", "a3", "a4"]}
 CLUSTERS = {
     "distributed_sync_replicas": {"ps": ["a1"], "chief": ["a2"], "worker": ["a3", "a4"]},
-    "all_reduce": {"chief": ["a1"], "worker": ["a2", "a3", "a4"]},
+    "all_reduce": _EQUAL_WORKERS,
+    "far_machines": _EQUAL_WORKERS,
 }
 
 
@@ -63,7 +68,7 @@ def test_each_task_gets_its_role_and_the_arguments(run, mode):
         config = parse_cluster_config(text)
         roles.append((config.task_type, config.task_id))
         assert arguments.startswith(f"-m examples.convnet --mode={mode} --")
-        assert "--op_strategy=shared" in arguments or mode == "all_reduce"
+        assert ("--op_strategy=shared" in arguments) == ("ps" in jobs)
         assert arguments.endswith("--train_steps=7 --title=two words")
     assert roles == [(job, task) for job, hosts in jobs.items() for task in range(len(hosts))]
 
@@ -99,15 +104,21 @@ def test_tasks_restart_by_exit_code_in_containers_of_the_operator(replicas):
         assert {mount["name"] for mount in container["volumeMounts"]} == volumes
 
 
-def test_the_manifest_without_parameter_servers_differs_in_nothing_else(replicas):
-    others = yaml.safe_load(ALL_REDUCE.read_text())["spec"]["tfReplicaSpecs"]
+@pytest.mark.parametrize("name", FLAGS_OF_MANIFEST)
+def test_the_manifest_without_parameter_servers_differs_in_nothing_else(
+    replicas, run_program, name
+):
+    text = MANIFEST.with_name(name).read_text().replace("Seconds: 600", "Seconds: 120")
+    others = yaml.safe_load(text)["spec"]["tfReplicaSpecs"]
     assert set(replicas) - set(others) == {"PS"}
     commands = [
         kinds["Chief"]["template"]["spec"]["containers"][0].pop("command")
         for kinds in (replicas, others)
     ]
     assert others["Chief"] == replicas["Chief"]
-    assert [word for word in commands[1] if word not in commands[0]] == ["--mode=all_reduce"]
+    found = [word for word in commands[1] if word not in commands[0]]
+    assert found == FLAGS_OF_MANIFEST[name]
+    assert "batch_size" in run_program("convnet", *commands[1][3:], "--batch_size=0").err
 
 
 def test_flags_of_the_script_and_the_manifest_are_those_of_the_program(run, replicas, run_program):

@@ -119,6 +119,116 @@ def test_five_rounds_equal_numpy(workers, tmp_path, case):
     assert ("outer/kernel/Momentum" in found[0]) == (case != "averaging")
 
 
+def in_parts(features, labels, mode):
+    """A model_fn as `linear`, with a kernel in three variables."""
+    starts = v1.constant_initializer(0.1)
+    parts = [v1.get_variable(name, [len(rows), 1], initializer=starts) for name, rows in ROWS]
+    outputs = tf.matmul(features["x"], tf.concat(parts, axis=0))
+    average = v1.get_variable("average", initializer=0.0, trainable=False)
+    fold = v1.assign_sub(average, 0.1 * (average - tf.reduce_mean(outputs)))
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, fold)
+    loss = tf.reduce_mean(tf.square(outputs - labels))
+    optimizer = replicate.TowerOptimizer(lambda: v1.train.MomentumOptimizer(RATE, 0.9))
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+ROWS = (("a", (0, 1)), ("b", (2, 3)), ("c", (4,)))
+
+
+class FragmentReference:
+    """Streaming rounds of `in_parts` by equal batches in NumPy: five weights, and an average.
+
+    Fragments are the entries of the vector that each has.
+    """
+
+    def __init__(self, every, fragments, delay, mixing, parts):
+        self._every, self._delay, self._mixing, self._parts = every, delay, mixing, parts
+        self._fragments = [np.array(entries) for entries in fragments]
+        self._shares = np.array([len(x) for x, _ in parts]) / sum(len(x) for x, _ in parts)
+        self.workers = np.tile(np.r_[np.full(5, 0.1), 0.0], (2, 1))
+        self._centers, self._outer = self.workers[0].copy(), np.zeros(6)
+        self._slots, self._waiting = np.zeros((2, 5)), []
+
+    def train(self, steps, has_input):
+        """A run whose input ends learns of it after the rounds of its last step."""
+        for step in range(1, steps + 1):
+            self._local_step()
+            for start, entries, mean in list(self._waiting):
+                if start + self._delay == step:
+                    self._waiting.pop(0)
+                    self._take(entries, mean, self._mixing)
+            due = [entries for p, entries in enumerate(self._fragments) if self._is_due(p, step)]
+            for entries in due if step < steps or not has_input else []:
+                if self._delay:
+                    self._waiting.append((step, entries, self._mean(entries)))
+                else:
+                    self._take(entries, self._mean(entries), 0.0)
+        for start, entries, mean in self._waiting:
+            self._take(entries, mean, self._mixing if start < steps else 0.0)
+        for entries in self._fragments:
+            if has_input or all(entries is not each for each in due):
+                self._take(entries, self._mean(entries), 0.0)
+
+    def _is_due(self, p, step):
+        return (step - (p + 1) * self._every // len(self._fragments)) % self._every == 0
+
+    def _local_step(self):
+        for rank, (x, y) in enumerate(self._parts):
+            kernel = self.workers[rank, :5]
+            errors = x @ kernel - y[:, 0]
+            self.workers[rank, 5] -= 0.1 * (self.workers[rank, 5] - (x @ kernel).mean())
+            self._slots[rank] = 0.9 * self._slots[rank] + 2 * x.T @ errors / len(x)
+            self.workers[rank, :5] -= RATE * self._slots[rank]
+
+    def _mean(self, entries):
+        return self._shares @ self.workers[:, entries]
+
+    def _take(self, entries, mean, mixing):
+        weights = entries < 5
+        change = np.where(weights, self._centers[entries] - mean, 0.0)
+        self._outer[entries] = 0.9 * self._outer[entries] + change
+        moved = self._centers[entries] - 0.7 * (change + 0.9 * self._outer[entries])
+        self._centers[entries] = np.where(weights, moved, mean)
+        local = self.workers[:, entries]
+        self.workers[:, entries] = mixing * local + (1 - mixing) * self._centers[entries]
+
+
+FRAGMENTS = {1: [range(6)], 2: [(0, 1, 4, 5), (2, 3)], 3: [(0, 1, 5), (2, 3), (4,)]}
+
+
+@pytest.mark.parametrize(
+    ("fragments", "delay", "mixing", "has_input"),
+    [
+        (3, 0, 0.5, True),
+        (1, 2, 0.0, False),
+        pytest.param(2, 1, 0.5, False, marks=pytest.mark.broad),
+        (3, 2, 0.25, True),
+    ],
+)
+def test_fragments_and_delays_equal_numpy(workers, tmp_path, fragments, delay, mixing, has_input):
+    """Five rounds of each fragment, then one of all; with a delay of 2, up to three at once."""
+    steps = 16 if has_input else 15
+    parts = [(workers.X[a:b], workers.Y[a:b]) for a, b in ((0, 8), (8, 12))]
+    reference = FragmentReference(3, FRAGMENTS[fragments], delay, mixing, parts)
+    reference.train(steps, has_input)
+    inputs = workers.parts(0, 8, 12)
+    found = workers.train_together(
+        in_parts,
+        inputs if has_input else [lambda each=each: each().take(steps) for each in inputs],
+        tmp_path,
+        settings=rounds(3, fragments=fragments, delay=delay, mixing=mixing),
+        devices=workers.TOWERS,
+        uneven="weighted",
+        max_steps=steps if has_input else None,
+    )
+    for values, expected in zip(found, reference.workers, strict=True):
+        weights = np.concatenate([values[name].ravel() for name in ("a", "b", "c", "average")])
+        np.testing.assert_allclose(weights, expected, rtol=2e-5)
+    for name in ("a", "b", "c", "average"):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
 def test_a_round_after_every_step_equals_sums_of_gradients(workers, tmp_path):
     """With plain averaging outside and gradient descent inside; a sparse gradient among others."""
     model_fn = workers.model(lambda: v1.train.GradientDescentOptimizer(0.002))
@@ -133,27 +243,32 @@ def test_a_round_after_every_step_equals_sums_of_gradients(workers, tmp_path):
     workers.assert_close(found, expected)
 
 
-def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path):
-    """Saves wait for rounds. Each worker saves its inner slots and the rests of what it sent."""
-    model_fn = linear(lambda: v1.train.MomentumOptimizer(RATE, 0.9))
-    inputs = workers.parts(0, 8, 12)
+@pytest.mark.parametrize(
+    ("streaming", "steps"),
+    [({}, [0, 3, 6, 9]), ({"fragments": 3, "delay": 2}, [0, 2, 4, 6, 8, 9])],
+)
+def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path, streaming, steps):
+    """Saves wait for rounds. Each worker saves its inner slots, and the rests of what it sent.
+
+    With fragments, sums that were not taken yet are saved, too.
+    """
     together = functools.partial(
         workers.train_together,
-        model_fn,
-        inputs,
-        settings=rounds(3, bits=8),
+        in_parts,
+        workers.parts(0, 8, 12),
+        tmp_path,
+        settings=rounds(3, bits=8, **streaming),
         save_checkpoints_steps=2,
+        max_steps=9,
     )
-    whole = together(tmp_path / "whole", max_steps=9)
-    together(tmp_path / "parts", max_steps=6)
-    found = together(tmp_path / "parts", max_steps=9)
-    np.testing.assert_equal(found, whole)
-    for name in ("kernel/Momentum", "outer/kernel/rest"):
-        assert (found[0][name] != found[1][name]).any()
-    saved = {path.name for path in (tmp_path / "whole").rglob("*.index")}
-    assert saved == {f"model.ckpt-{step}.index" for step in (0, 3, 6, 9)}
-    own = (tmp_path / "parts" / "worker_state" / "1_of_2").glob("*.index")
-    assert {path.name for path in own} == saved - {"model.ckpt-0.index"}
+    whole = together()
+    own = (tmp_path / "worker_state" / "1_of_2").glob("*.index")
+    assert {path.name for path in own} == {f"model.ckpt-{step}.index" for step in steps[1:]}
+    for name in ("a/Momentum", "outer/a/rest"):
+        assert (whole[0][name] != whole[1][name]).any()
+    paths = [str(tmp_path / f"model.ckpt-{step}") for step in steps if step <= 6]
+    v1.train.update_checkpoint_state(str(tmp_path), paths[-1], paths)
+    np.testing.assert_equal(together(), whole)
 
 
 @pytest.mark.parametrize("bits", [4, pytest.param(16, marks=pytest.mark.broad)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.gradients import as_sum, faster_gradients, mask_before_unpooling
+from kfac.curvature.backward_pass import as_sum, faster_gradients, mask_before_unpooling
 
 v1 = tf.compat.v1
 

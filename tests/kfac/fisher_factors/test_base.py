@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.fisher_factors import FullyConnectedDiagonalFactor, FullyConnectedKroneckerFactor
-from kfac.fisher_factors.moving_average import fold_average
+from kfac.fisher_factors.kept import fold_average
 
 v1 = tf.compat.v1
 

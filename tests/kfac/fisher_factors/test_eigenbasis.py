@@ -2,6 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
+from kfac.curvature.inverses import compute_in_turn
 from kfac.fisher_factors import (
     ConvEigenbasisFactor,
     ConvInputKroneckerFactor,
@@ -9,7 +10,6 @@ from kfac.fisher_factors import (
     FullyConnectedEigenbasisFactor,
     FullyConnectedKroneckerFactor,
 )
-from kfac.fisher_factors.inverses import compute_in_turn
 from kfac.patches.extraction import ConvGeometry
 
 v1 = tf.compat.v1

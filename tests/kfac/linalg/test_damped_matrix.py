@@ -3,8 +3,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.linalg import damped_matrix, eigendecomposition
-from kfac.linalg.damped_matrix import INVERSES, damped_function
-from kfac.linalg.inversion import LARGEST_BLOCK
+from kfac.linalg.damped_matrix import INVERSES, LARGEST_BLOCK, damped_function
 
 v1 = tf.compat.v1
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, by_cholesky, inverse_from_root
+from kfac.linalg.damped_matrix import INVERSIONS, LARGEST_BLOCK, by_cholesky, inverse_from_root
 
 v1 = tf.compat.v1
 

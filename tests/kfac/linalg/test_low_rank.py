@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.linalg.low_rank import cheaper_row_product
+from kfac.linalg.linear_operator import cheaper_row_product
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 
 v1 = tf.compat.v1

@@ -42,17 +42,16 @@ def test_equal_to_patches(graph, session, reference_patches, monkeypatch, size, 
         np.testing.assert_allclose(values, p.sum(0), atol=1e-11)
 
 
-@pytest.mark.parametrize(("conv_moment", "has_bias"), [("patches", True), ("shifts", False)])
-def test_packed(graph, session, has_bias, conv_moment):
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_packed(graph, session, has_bias):
     images = tf.constant(np.random.RandomState(0).randn(3, 5, 4, 3))
-    args = images, ConvGeometry((3, 3), (1, 1), "SAME"), has_bias, conv_moment
-    plain, packed = (second_moment.patch_moment(*args, packs=packs) for packs in (False, True))
+    args = images, ConvGeometry((3, 3), (1, 1), "SAME"), has_bias
+    plain, packed = (second_moment.moment_without_patches(*args, packs) for packs in (False, True))
     size = 27 + has_bias
-    assert packed.total.shape.num_elements() < 0.6 * size**2
-    unpacked = unpack_symmetric(packed.total, size)
-    expected, found = session.run([plain.total, unpacked])
+    assert packed[0].shape.num_elements() < 0.6 * size**2
+    expected, found = session.run([plain[0], unpack_symmetric(packed[0], size)])
     np.testing.assert_allclose(found, expected, rtol=1e-13)
-    assert plain.count == packed.count == 60
+    assert plain[1] == packed[1] == 60
 
 
 @pytest.mark.parametrize("columns", [40, pytest.param(29, marks=pytest.mark.broad)])
@@ -94,14 +93,6 @@ def test_cheapest_way_is_taken(graph, channels, is_spectral):
     patch_sums(images, geometry=ConvGeometry((5, 5), (1, 1), "SAME"))
     types = {op.type for op in graph.get_operations()}
     assert ("BatchMatMulV2" in types) == is_spectral
-
-
-def test_chosen_patches(graph, session):
-    geometry = ConvGeometry((2, 2), (1, 1), "VALID")
-    images = tf.ones([4, 6, 6, 1])
-    found = second_moment.patch_moment(images, geometry, True, "shifts", lambda rows: rows[:10])
-    np.testing.assert_array_equal(session.run(found.total), np.full([5, 5], 10.0))
-    assert found.count == 10
 
 
 def test_sums_do_not_depend_on_other_readers(graph):

@@ -4,10 +4,12 @@ import copy
 import json
 
 import pytest
+import tensorflow as tf
 
 import replicate
 from replicate.estimator.cluster_config import ClusterConfig
 
+SGD = tf.compat.v1.train.GradientDescentOptimizer(1.0)
 JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
 
 
@@ -23,6 +25,12 @@ JOBS = {"chief": ("localhost:1",), "worker": ("localhost:2", "localhost:3")}
         ({"every": 2, "bits": 2}, "bits must be 32, 16, 8 or 4, got 2"),
         ({"bits": 8}, "bits=8 needs every=…"),
         ({"outer_optimizer": bool}, r"outer_optimizer=<class 'bool'> needs every=…"),
+        ({"fragments": 2}, "fragments must be a whole number from 1 to every=None.* got 2"),
+        ({"every": 2, "fragments": 3}, "fragments must be .* from 1 to every=2.* got 3"),
+        ({"delay": 1}, "delay must be a whole number ≥ 0 and below every=None.* got 1"),
+        ({"every": 2, "delay": 2}, "delay must be .* below every=2.* got 2"),
+        ({"every": 2, "delay": 1, "mixing": 1}, "mixing must be .* below 1, got 1"),
+        ({"every": 2, "fragments": 2, "outer_optimizer": SGD}, "with fragments=2, .* a function"),
     ],
 )
 def test_a_wrong_setting_is_named(settings, text):

@@ -72,7 +72,9 @@ if __name__ == "__main__":
 
 def run(folder, *arguments):
     """Returns code, output and errors of the runner, started from a shell."""
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("TF_USE")}
+    environment = {
+        name: v for name, v in os.environ.items() if not name.startswith(("TF_USE", "TF_CPP"))
+    }
     ended = subprocess.run(
         [sys.executable, "-m", "replicate.compat", *arguments],
         cwd=folder,
@@ -197,6 +199,7 @@ def test_module_without_tensorflow_loads_none_and_keeps_its_children_and_traceba
         f'  File "{tmp_path}/package/part.py", line 2, in half',
     ]
     assert "TypeError: unsupported operand" in errors.splitlines()[-1]
+    assert "absl::InitializeLog" not in errors  # TensorFlow is loaded in silence.
 
 
 @pytest.mark.parametrize("command", ["compat", "run"])

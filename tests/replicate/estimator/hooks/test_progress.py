@@ -45,13 +45,22 @@ class Terminal(io.StringIO):
 
 
 class Steps:
-    """A step counter with a loss, and a batch that counts how often its size is fetched."""
+    """A step counter with a loss, and a batch that counts how often its size is fetched.
 
-    def __init__(self):
-        self.fetched = 0
-        step_op = v1.assign_add(v1.train.create_global_step(), 1).op
+    The counter moves in each `runs_per_step`-th run, as it does between rounds of workers.
+    """
+
+    def __init__(self, runs_per_step=1):
+        self.fetched = self._runs = 0
+        self._runs_per_step = runs_per_step
+        moved = tf.numpy_function(self._moved, [], tf.int64)
+        step_op = v1.assign_add(v1.train.create_global_step(), moved).op
         self.readings = StepReadings(step_op, tf.constant(0.21374))
         self.batch_size = tf.numpy_function(self._batch_size, [], tf.int64)
+
+    def _moved(self):
+        self._runs += 1
+        return int(self._runs % self._runs_per_step == 0)
 
     def _batch_size(self):
         self.fetched += 1
@@ -90,6 +99,13 @@ def test_steps_between_two_lines_fetch_nothing(steps):
     step_rate, example_rate = (float(rate.replace("k", "e3")) for rate in rates)
     assert example_rate == pytest.approx(8 * step_rate, rel=0.02)
     assert steps.fetched == 1
+
+
+def test_runs_that_make_no_step_are_not_shown_before_the_last_step(graph):
+    steps = Steps(runs_per_step=4)
+    settings = {"last_step": 2, "examples_per_step": steps.batch_size, "interval": 1e9}
+    [line] = steps.run(2, io.StringIO(), **settings).getvalue().splitlines()
+    assert line.startswith("train  step 2/2 ")
 
 
 def test_without_a_known_end_there_is_no_eta_and_a_last_line(steps):

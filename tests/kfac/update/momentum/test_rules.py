@@ -9,8 +9,7 @@ import tensorflow as tf
 from kfac.linalg.vectors import no_packing
 from kfac.settings import KfacSettings
 from kfac.update.momentum import AdamMomentum, RegularMomentum, make_momentum
-from kfac.update.momentum.base import add_weight_decay
-from kfac.update.momentum.given_rate import norm_constraint_coefficient
+from kfac.update.momentum.rules import add_weight_decay, norm_constraint_coefficient
 
 v1 = tf.compat.v1
 

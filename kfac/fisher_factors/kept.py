@@ -1,7 +1,8 @@
-"""One function of a factor's damped matrix: its damping, its variables and its update.
+"""What a factor keeps in variables: its moving average, and functions of its damped matrix.
 
-The function is a `kfac.linalg.damped_functions.DampedFunction`. The block chooses the damping.
-Called by the factors.
+The average is kept as a sum S and a weight w, so that its zero start causes no bias. A function of
+M + d·I is a `kfac.linalg.damped_functions.DampedFunction`, of which a block chooses the damping.
+Each formula is one operation. Knows nothing of layers or towers. Called by the factors.
 """
 
 import types
@@ -11,13 +12,78 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
+from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
-from kfac.linalg.damped_matrix import RARE_PATHS
-from kfac.linalg.inversion import LARGEST_BLOCK
-from kfac.linalg.shared import Reading, shared, sizes_above
-from kfac.linalg.tensor_ops import has_first_column
+from kfac.linalg.damped_matrix import LARGEST_BLOCK, RARE_PATHS
+from kfac.linalg.shared import Reading, SharedFunction, shared, sizes_above
 from kfac.state import Addition, Assignment, Change, assign_all, make_variable, read
+
+v1 = tf.compat.v1
+
+
+@shared
+def quotient(total: Variable, weight: Variable) -> Tensor:
+    """Returns S/w, read now; NaN before the first update."""
+    return read(total) / read(weight)
+
+
+@shared
+def trace_of_matrix(total: Variable, weight: Variable) -> Tensor:
+    """Returns the trace of S/w, for S [n, n]."""
+    return tf.reduce_sum(tf.raw_ops.MatrixDiagPart(input=read(total)), axis=-1) / read(weight)
+
+
+@shared
+def trace_of_diagonal(total: Variable, weight: Variable) -> Tensor:
+    """Returns the trace of the diagonal matrix S/w, for S [n]."""
+    return tf.reduce_sum(read(total) / read(weight))
+
+
+@shared
+def mean_eigenvalue(trace: SharedFunction, total: Variable, weight: Variable) -> Tensor:
+    """Returns the trace of S/w over the number of its rows."""
+    found = trace(total, weight)
+    return found / tf.cast(tf.shape(read(total))[0], found.dtype)
+
+
+@shared
+def fold_average(
+    average: tuple[Variable, ...], statistic: Tensor, accept: Tensor, *, beta: Scalar, omega: Scalar
+) -> Operation:
+    """Makes S ← βS + ωC and w ← βw + ω if C is accepted; else counts a refusal.
+
+    `average` are the variables S, w and the count. β and ω are numbers or Tensors [].
+    """
+    total, weight, refused = average
+    is_one = isinstance(omega, float) and omega == 1
+    beta, omega = (tensor_ops.as_scalar(x, statistic.dtype) for x in (beta, omega))
+    gains = (statistic if is_one else omega * statistic), omega
+    changes: list[Change] = []
+    for variable, gain in zip((total, weight), gains, strict=True):
+        old = read(variable)
+        changes.append(Assignment(variable, v1.where(accept, beta * old + gain, old)))
+    refusals = tf.cast(tf.logical_not(accept), tf.int64)
+    return assign_all([*changes, Addition(refused, refusals)])
+
+
+@typing.final
+class OfAverage:
+    """A method of a factor that is a formula of S and w, after other arguments of it.
+
+    It is passed on as a `Reading`, so an operation that needs it reads S and w by itself. A method
+    of a class that computes it otherwise takes its place.
+    """
+
+    def __init__(self, function: SharedFunction, *arguments: Any) -> None:
+        self._function = function
+        self._arguments = arguments
+
+    def __get__(self, factor: Any, owner: type) -> Any:
+        """Returns the `Reading` of a factor."""
+        if factor is None:
+            return self
+        return Reading(self._function, (*self._arguments, *factor.cov_variables[:2]))
 
 
 class Damping(NamedTuple):
@@ -87,7 +153,7 @@ def refresh_slots(*arguments: Any, **settings: Any) -> Operation:
 @shared
 def _has_values(matrix: Variable) -> Tensor:
     """Returns bool [], true unless the first column of a matrix is zero."""
-    return has_first_column(read(matrix))
+    return tensor_ops.has_first_column(read(matrix))
 
 
 @typing.final
@@ -128,7 +194,7 @@ class MatrixSlot:
 
         The variable starts at zero, and no function has zeros in its whole first column.
         """
-        with tf.compat.v1.device(self.matrix.device):
+        with v1.device(self.matrix.device):
             return typing.cast(Tensor, _has_values(self.matrix))
 
     def read_rare_paths(self) -> Tensor:

@@ -3,7 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import Damping, FullyConnectedKroneckerFactor, inverses
+from kfac.curvature import inverses
+from kfac.fisher_factors import Damping, FullyConnectedKroneckerFactor
 
 
 @pytest.fixture

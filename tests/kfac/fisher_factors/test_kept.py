@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors.moving_average import quotient
-from kfac.fisher_factors.slot import (
+from kfac.fisher_factors.kept import (
     Damping,
     MatrixSlot,
     compute_changes,
     current_dampings,
+    quotient,
     refresh_slots,
 )
 from kfac.linalg import damped_matrix
@@ -18,8 +18,7 @@ from kfac.linalg.damped_functions import (
     Eigenbasis,
     Power,
 )
-from kfac.linalg.damped_matrix import INVERSES, damped_function
-from kfac.linalg.inversion import LARGEST_BLOCK
+from kfac.linalg.damped_matrix import INVERSES, LARGEST_BLOCK, damped_function
 from kfac.linalg.shared import Reading
 from kfac.state import assign_all, make_variable
 

@@ -1,1 +1,0 @@
-"""Benchmark of the Estimator's overhead per training step. Run it with `python -m`."""
