@@ -71,8 +71,8 @@ def _entry(vector: Tensor, is_chosen: Tensor) -> Tensor:
 
 
 def _zero(like: Tensor) -> Tensor:
-    """Returns a zero to broadcast: one operation, of which those of a graph are shared."""
-    return shared_constant(0, [], like.dtype)
+    """Returns a zero to broadcast, which all on a device share."""
+    return shared_constant(0, [], like.dtype, like.device)
 
 
 def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:
