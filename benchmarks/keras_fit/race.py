@@ -1,6 +1,7 @@
 """Trains one network of Keras 3 with several optimizers, from the same weights on the same batches.
 
-The loss is that of a fixed part of the training set. Time is that of the processors, which other
+The loss is that of a fixed part of the training set; with networks for images it is the share of
+held-out images that are taken for another class. Time is that of the processors, which other
 work on the machine changes less than that of the clock. Neither the measurement of the loss nor the
 tracing of the training function counts.
 """
@@ -13,15 +14,18 @@ import keras
 import numpy as np
 
 import kfac
+from benchmarks.keras_fit.networks import NETWORKS
+from examples.mnist import Examples
 
-WIDTHS = (128, 128)
 BATCH = 256
 MEASURED = 10_000
 """Training examples whose loss is measured."""
+HELD_OUT = 2_000
+"""Held-out images whose classes are."""
 
 
 class Curve(NamedTuple):
-    """The training loss over a run, with processor seconds."""
+    """The training loss, or the share of wrong classes, over a run, with processor seconds."""
 
     steps: list[int]
     seconds: list[float]
@@ -49,24 +53,52 @@ OPTIMIZERS: Mapping[str, tuple[Make, Sequence[float]]] = {
 }
 """Optimizers by name, each with its learning rates."""
 
+OF_IMAGES: Mapping[str, tuple[Make, Sequence[float]]] = {
+    "K-FAC": (
+        lambda rate: kfac.keras.Kfac(
+            rate, damping=0.01, norm_constraint=0.003, invert_every=20, cov_update_every=10
+        ),
+        (0.01, 0.03, 0.1),
+    ),
+    "Adam": (keras.optimizers.Adam, (0.001, 0.003, 0.01)),
+    "SGD": OPTIMIZERS["SGD"],
+}
+"""The same for the networks for images."""
+
 
 def decaying(rate: float, steps: int) -> Any:
     """Returns a learning rate that falls to zero over a run, along a cosine."""
     return keras.optimizers.schedules.CosineDecay(rate, steps)
 
 
-def network(features: int) -> Any:
-    """Returns a perceptron with tanh units, and logits of 10 classes."""
+def optimizers(network: str) -> Mapping[str, tuple[Make, Sequence[float]]]:
+    """Returns the optimizers that race on a network."""
+    return OPTIMIZERS if network == "perceptron" else OF_IMAGES
+
+
+def train(
+    network: str,
+    optimizer: Any,
+    training: Examples,
+    steps: int,
+    every: int,
+    held_out: Examples | None = None,
+) -> Curve:
+    """Returns the curve of a run of a Keras 3 optimizer, measured every so many steps.
+
+    Args:
+      network: A key of `NETWORKS`.
+      optimizer: The optimizer.
+      training: Images and labels to train on.
+      steps: Steps of the run.
+      every: Steps between two measurements.
+      held_out: Images whose wrong classes are counted, or None for the training loss.
+    """
+    x, y = training
     keras.utils.set_random_seed(0)
-    hidden = [keras.layers.Dense(width, activation="tanh") for width in WIDTHS]
-    return keras.Sequential([keras.layers.Input((features,)), *hidden, keras.layers.Dense(10)])
-
-
-def train(optimizer: Any, x: np.ndarray, y: np.ndarray, steps: int, every: int) -> Curve:
-    """Returns the curve of a run of a Keras 3 optimizer, measured every so many steps."""
-    model = network(x.shape[1])
+    model = NETWORKS[network](x.shape[1:])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss)
+    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"] if held_out else [])
     order = np.random.default_rng(0)
     start = model.get_weights()
     # Traces the function before the clock starts. Optimizers keep the state of these two steps.
@@ -76,13 +108,24 @@ def train(optimizer: Any, x: np.ndarray, y: np.ndarray, steps: int, every: int) 
     for done in range(0, steps + 1, every):
         curve.steps.append(done)
         curve.seconds.append(seconds)
-        curve.losses.append(model.evaluate(x[:MEASURED], y[:MEASURED], 1000, verbose=0))
+        curve.losses.append(_measure(model, training, held_out))
+        if done == steps:
+            break
         chosen = order.choice(len(x), every * BATCH)
         batch_x, batch_y = x[chosen], y[chosen]
         started = time.process_time()
         _fit(model, batch_x, batch_y)
         seconds += time.process_time() - started
     return curve
+
+
+def _measure(model: Any, training: Examples, held_out: Examples | None) -> float:
+    """Returns the share of held-out images with a wrong class or, without them, a loss."""
+    if held_out is None:
+        x, y = (part[:MEASURED] for part in training)
+        return float(model.evaluate(x, y, 1000, verbose=0))
+    x, y = (part[:HELD_OUT] for part in held_out)
+    return 1.0 - float(model.evaluate(x, y, 500, verbose=0, return_dict=True)["accuracy"])
 
 
 def _fit(model: Any, x: np.ndarray, y: np.ndarray) -> None:

@@ -77,7 +77,7 @@ def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
                 _signs_product(ggn, loss, stateless_seed(entry.source(tower), step))
                 for tower, loss in enumerate(entry.towers)
             ]
-            parts.append(_from_inputs(entry, products))
+            parts.append(_signal(entry, _starts(entry), products))
         return [_joined(parts)]
 
     return make
@@ -101,10 +101,11 @@ def _exact(ggn: bool) -> Callable[..., list[Signal]]:
         signals = []
         for name, entry in losses.losses_by_name.items():
             indices = list(np.ndindex(_columns_shape(ggn, name, entry)))
+            starts = _starts(entry)
             for first in range(0, len(indices), COLUMNS):
                 some = indices[first : first + COLUMNS]
                 columns = [_columns(ggn, loss, some) for loss in entry.towers]
-                signals += [_from_inputs(entry, of_k) for of_k in zip(*columns, strict=True)]
+                signals += [_signal(entry, starts, of_k) for of_k in zip(*columns, strict=True)]
         return signals
 
     return make
@@ -141,15 +142,32 @@ def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:
     return shapes.pop()
 
 
-def _from_inputs(entry: LossEntry, products: Sequence[Sequence[Tensor]]) -> Signal:
+def _starts(entry: LossEntry) -> list[Tensor]:
+    """Returns the inputs of a loss in all towers, to differentiate.
+
+    In a conditional branch, tensors to differentiate must be made in that branch.
+    """
+    starts = []
+    for loss in entry.towers:
+        with v1.device(loss.device):
+            starts += [tf.identity(tensor) for tensor in tf.nest.flatten(loss.inputs)]
+    return starts
+
+
+def _signal(entry: LossEntry, starts: list[Tensor], products: Sequence[Sequence[Tensor]]) -> Signal:
     """Returns the signal that starts at a loss's inputs, in all towers, with √c·products."""
-    starts, derivatives = [], []
+    derivatives: list[Tensor] = []
     for loss, of_tower in zip(entry.towers, products, strict=True):
         with v1.device(loss.device):
-            # In a conditional branch, tensors to differentiate must be made in that branch.
-            starts += [tf.identity(tensor) for tensor in tf.nest.flatten(loss.inputs)]
-            derivatives += [as_scalar(entry.coeff**0.5, p.dtype) * p for p in of_tower]
+            derivatives += [_times_root(entry.coeff, product) for product in of_tower]
     return Signal(starts, derivatives)
+
+
+def _times_root(coeff: Scalar, product: Tensor) -> Tensor:
+    """Returns √c·product; for a c that is known to be 1, without an operation."""
+    if isinstance(coeff, int | float) and coeff == 1:
+        return product
+    return as_scalar(coeff**0.5, product.dtype) * product
 
 
 def _joined(signals: Sequence[Signal]) -> Signal:

@@ -17,6 +17,8 @@ from typing import ClassVar
 import tensorflow as tf
 
 from kfac._types import Tensor
+from kfac.linalg import tensor_ops
+from kfac.linalg.shared import shared_constant
 from kfac.loss_functions.base import LogitsLoss
 
 v1 = tf.compat.v1
@@ -30,7 +32,7 @@ class _CategoricalLoss(LogitsLoss):
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws class numbers, int64, shaped as the logits without their last axis."""
         shape = tf.shape(self.inputs)
-        flat = tf.reshape(self.inputs, [-1, shape[-1]])
+        flat = tf.reshape(self.inputs, [-1, self._classes])
         drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
         return tf.reshape(drawn, shape[:-1])
 
@@ -39,7 +41,12 @@ class _CategoricalLoss(LogitsLoss):
         # In a branch these ops must not take the names of ops outside; see `kfac.state.value_if`.
         with v1.name_scope("likeliest_class"):
             likeliest = tf.argmax(self.inputs, axis=-1)
-            return tf.one_hot(likeliest, tf.shape(self.inputs)[-1], True, False, dtype=tf.bool)
+            return tf.one_hot(likeliest, self._classes, True, False, dtype=tf.bool)
+
+    @property
+    def _classes(self) -> Tensor | int:
+        """The number of classes; without an operation if it is known."""
+        return tensor_ops.static_size(self.inputs, -1) or tf.shape(self.inputs)[-1]
 
     def _fisher_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self.inputs)
@@ -50,7 +57,7 @@ class _CategoricalLoss(LogitsLoss):
         q = tf.sqrt(p)
         is_likeliest = self._is_likeliest()
         multiple = _entry(vector, is_likeliest) / _entry(q, is_likeliest)
-        shifted = tf.where(is_likeliest, tf.zeros_like(p), vector - multiple * q)
+        shifted = tf.where(is_likeliest, _zero(p), vector - multiple * q)
         return q * shifted - p * tf.reduce_sum(q * shifted, axis=-1, keepdims=True)
 
     def _factor_transpose_product(self, vector: Tensor) -> Tensor:
@@ -60,7 +67,12 @@ class _CategoricalLoss(LogitsLoss):
 
 def _entry(vector: Tensor, is_chosen: Tensor) -> Tensor:
     """Returns the chosen entry of a vector [..., classes] for each example: [..., 1]."""
-    return tf.reduce_sum(tf.where(is_chosen, vector, tf.zeros_like(vector)), axis=-1, keepdims=True)
+    return tf.reduce_sum(tf.where(is_chosen, vector, _zero(vector)), axis=-1, keepdims=True)
+
+
+def _zero(like: Tensor) -> Tensor:
+    """Returns a zero to broadcast, which all on a device share."""
+    return shared_constant(0, [], like.dtype, like.device)
 
 
 def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:
@@ -77,8 +89,8 @@ class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
         # The fused op is not used: it aborts the step for a class out of range, which a sample from
         # non-finite logits may be.
         log_probabilities = tf.nn.log_softmax(self.inputs)
-        classes = tf.shape(log_probabilities)[-1]
-        is_target = tf.one_hot(tf.cast(targets, tf.int64), classes, True, False, dtype=tf.bool)
+        classes = tf.cast(targets, tf.int64)
+        is_target = tf.one_hot(classes, self._classes, True, False, dtype=tf.bool)
         return -_entry(log_probabilities, is_target)
 
 
@@ -88,8 +100,7 @@ class OnehotCategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws one-hot vectors, shaped as the logits and of their dtype."""
-        classes = tf.shape(self.inputs)[-1]
-        drawn = tf.one_hot(super()._sample(seed), classes, dtype=self.dtype)
+        drawn = tf.one_hot(super()._sample(seed), self._classes, dtype=self.dtype)
         return tf.ensure_shape(drawn, self.inputs.shape)
 
     def _negative_log_probabilities(self, targets: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
 from benchmarks.keras_fit import race
+from benchmarks.keras_fit.networks import NETWORKS
+from examples.mnist import Examples
 
 FAST = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.09, 0.02])
 SLOW = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.05])
@@ -22,11 +24,21 @@ def test_table_has_the_rate_that_reaches_the_lowest_loss_first():
     assert rows[3].endswith("| 20 steps, 2.0 s | not reached |")
 
 
-def test_run_measures_at_the_given_steps():
-    random = np.random.default_rng(0)
-    x = random.normal(size=(1024, 8)).astype(np.float32)
-    optimizer = race.OPTIMIZERS["K-FAC"][0](0.003)
-    curve = race.train(optimizer, x, np.argmax(x, axis=1), steps=8, every=4)
+@pytest.mark.parametrize("name", ["K-FAC", "SGD"])
+def test_run_measures_at_the_given_steps(name):
+    x = np.random.default_rng(0).normal(size=(1024, 4, 2, 1)).astype(np.float32)
+    data = Examples(x, np.argmax(x.reshape(1024, 8), axis=1))
+    optimizer, held_out = race.OPTIMIZERS[name][0](0.003), data if name == "SGD" else None
+    curve = race.train("perceptron", optimizer, data, steps=8, every=4, held_out=held_out)
     assert curve.steps == [0, 4, 8]
     assert curve.losses[-1] < curve.losses[0]
+    assert held_out is None or curve.losses[0] <= 1
     assert curve.seconds[0] == 0.0 < curve.seconds[1] < curve.seconds[2]
+
+
+def test_networks_for_images():
+    assert NETWORKS["vit"]((8, 8, 1)).output_shape == (None, 10)
+    residual = NETWORKS["resnet"]((8, 8, 1))
+    assert residual.output_shape == (None, 10)
+    kernels = [w for w in residual.trainable_weights if w.name == "kernel"]
+    assert sum(kernel.shape[0] != 1 for kernel in kernels) == 20

@@ -178,6 +178,14 @@ def test_variance_must_be_a_positive_number(graph):
         NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
 
 
+def test_known_sizes_need_no_operations(graph):
+    loss = classes(np.zeros([4, 10], "f"))
+    loss.multiply_fisher_factor_one_hots([(k,) for k in range(10)])
+    types = [op.type for op in graph.get_operations()]
+    assert types.count("StridedSlice") == 1  # Number of examples.
+    assert "Fill" not in types
+
+
 def test_samples_of_a_normal_distribution(graph, session):
     loss = NormalMeanNegativeLogProbLoss(tf.constant(np.tile([1.0, -2.0], [20_000, 1])), 4.0)
     found = session.run(loss.sample([1, 2]))
