@@ -33,7 +33,7 @@ from kfac.curvature.block_products import (
 )
 from kfac.curvature.by_hand import CurvatureByHand
 from kfac.curvature.estimation_modes import MODES, mode_of
-from kfac.curvature.inverses import inverse_update
+from kfac.curvature.inverses_in_turn import inverse_update
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor

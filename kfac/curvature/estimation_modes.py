@@ -32,7 +32,7 @@ from kfac.arguments import check_choice
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.loss_table import LossEntry, RegisteredLosses
-from kfac.sampling import random_signs, stateless_seed
+from kfac.seeds import random_signs, stateless_seed
 
 v1 = tf.compat.v1
 

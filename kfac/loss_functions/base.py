@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg import tensor_ops
-from kfac.sampling import fresh_numbers
+from kfac.seeds import fresh_numbers
 
 Seed = Tensor | Sequence[int] | int | None
 """A pair of integers that fixes a draw; or an int or None for a new draw in each run."""

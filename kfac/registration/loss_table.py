@@ -17,7 +17,7 @@ from kfac.loss_functions.base import LossFunction
 from kfac.protocols import SHARED
 from kfac.registration.scope import RegistrationScope, is_reuse
 from kfac.registration.subgraph import SubGraph
-from kfac.sampling import fresh_numbers, stateless_seed
+from kfac.seeds import fresh_numbers, stateless_seed
 from kfac.workers import current_workers
 
 v1 = tf.compat.v1

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from kfac._types import Operation, Tensor
 from kfac.linalg.tensor_ops import static_size
-from kfac.sampling import stateless_seed
+from kfac.seeds import stateless_seed
 from kfac.state import Assignment, assign_all, make_counter, make_variable, read
 
 v1 = tf.compat.v1

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.curvature.inverses import compute_in_turn, from_owners, own_factors
+from kfac.curvature.inverses_in_turn import compute_in_turn, from_owners, own_factors
 from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor, Known
 from kfac.fisher_factors.kept import current_dampings

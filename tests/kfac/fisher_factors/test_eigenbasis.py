@@ -2,7 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
-from kfac.curvature.inverses import compute_in_turn
+from kfac.curvature.inverses_in_turn import compute_in_turn
 from kfac.fisher_factors import (
     ConvEigenbasisFactor,
     ConvInputKroneckerFactor,

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from kfac.curvature import inverses
+from kfac.curvature import inverses_in_turn
 from kfac.fisher_factors import Damping, FullyConnectedKroneckerFactor
 
 
@@ -39,8 +39,8 @@ def sources(tensor):
 def test_large_inverses_on_one_device_wait_for_each_other(
     graph, inverted, monkeypatch, large, devices, waits
 ):
-    monkeypatch.setattr(inverses, "LARGE_INVERSE", large)
-    changes = inverses.compute_in_turn([inverted("a"), inverted("b")], devices)
+    monkeypatch.setattr(inverses_in_turn, "LARGE_INVERSE", large)
+    changes = inverses_in_turn.compute_in_turn([inverted("a"), inverted("b")], devices)
     (first, _), (second, _) = changes
     assert (first.value.op in sources(second.value)) is waits
     assert second.value.op not in sources(first.value)

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.loss_functions import NormalMeanNegativeLogProbLoss
-from kfac.sampling import fresh_numbers, random_signs, stateless_seed
+from kfac.seeds import fresh_numbers, random_signs, stateless_seed
 
 v1 = tf.compat.v1
 
