@@ -3,7 +3,8 @@
 A transformer predicts the next character of Python source. Each optimizer is tuned alike with the
 first seed: as many learning rates, by √10 apart, then the best of them with another value of a
 second number. The setting with the lowest loss at the end is run with the other seeds, too. Seconds
-are steps times the milliseconds of a step, which are measured after all runs, in turns.
+are steps times the milliseconds of a step, which are measured after all runs, in turns of which the
+quickest counts.
 
     python -m benchmarks.transformer --runs=FILE --picture=FILE
     python -m benchmarks.transformer --graph       # K-FAC and Adam in graph mode, beside Keras
@@ -159,7 +160,7 @@ def main(_: Sequence[str]) -> None:
     curves = {n: [runs.run(n, best[n], seed) for seed in range(FLAGS.seeds)] for n in names}
     programs = {n: race.Program(n, best[n], characters, size) for n in names}
     turns = harness.take_turns(programs, FLAGS.rounds, BLOCK, warm_up=BLOCK)
-    seconds = {name: statistics.median(times) for name, times in turns.items()}
+    seconds = {name: min(times) for name, times in turns.items()}  # Other work only adds to them.
     head = ["optimizer", "setting", "ms per step", *(f"{loss:g} nats" for loss in losses), "end"]
     print(harness.markdown_row(head), "|---" * len(head) + "|", sep="\n")
     for n in names:

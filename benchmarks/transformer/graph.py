@@ -19,8 +19,14 @@ from benchmarks.transformer.text import Text
 
 v1 = tf.compat.v1
 
-SETTINGS: Mapping[str, Any] = {**race.KFAC, "momentum": 0.9, "estimation_mode": "empirical"}
-RATES = {"K-FAC": 0.03, "Adam": 0.001}
+SETTINGS: Mapping[str, Any] = {
+    **race.KFAC,
+    "momentum": 0.9,
+    "damping": 0.01,
+    "norm_constraint": 1e-4,
+    "estimation_mode": "empirical",
+}
+RATES = {"K-FAC": 1.0, "Adam": 0.001}
 EPSILON = 1e-7
 
 
