@@ -232,7 +232,9 @@ class WorkerRounds:
                 self._take(
                     session, p, {self._fragments[p].mixing: 0} if report.shares[p] is None else {}
                 )
-        self._last_step, self.are_equal = step, is_last
+        settings = self.group.settings
+        self._last_step = step
+        self.are_equal = is_last or (settings.fragments == 1 and settings.delay == 0)
         due = [p for p in due if report.shares[p] is not None]
         if due:
             self._begin(session, report, due, is_last)

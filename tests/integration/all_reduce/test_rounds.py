@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.all_reduce.worker_rounds import WorkerRounds
 
 v1 = tf.compat.v1
 
@@ -91,8 +92,21 @@ CASES = {
 }
 
 
+@pytest.fixture
+def equal_after_rounds(monkeypatch):
+    """After each round of a worker, True if it says that all have the same weights."""
+    found, exchange = [], WorkerRounds.exchange
+
+    def recorded(self, *arguments):
+        exchange(self, *arguments)
+        found.append(self.are_equal)
+
+    monkeypatch.setattr(WorkerRounds, "exchange", recorded)
+    return found
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_five_rounds_equal_numpy(workers, tmp_path, case):
+def test_five_rounds_equal_numpy(workers, tmp_path, equal_after_rounds, case):
     """Workers of 8 and 4 rows with two towers each. The last of five rounds has two steps."""
     outer, outer_step, momentum = CASES[case]
     reference, bounds = Reference(outer_step, momentum), (0, 8, 12)
@@ -114,6 +128,7 @@ def test_five_rounds_equal_numpy(workers, tmp_path, case):
             {"kernel": reference.kernel, "average": reference.average, "global_step": 14},
         )
     np.testing.assert_array_equal(found[0]["kernel"], found[1]["kernel"])
+    assert equal_after_rounds == [True] * 10
     slots = [values["kernel/Momentum"] for values in found]
     assert np.abs(slots[0] - slots[1]).max() > 1e-3, "inner slots stay those of each worker"
     assert ("outer/kernel/Momentum" in found[0]) == (case != "averaging")
