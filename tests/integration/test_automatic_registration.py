@@ -226,7 +226,7 @@ needs_tf_keras = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("styles", "environment"),
     [
-        pytest.param(["keras"], {}, id="keras", marks=pytest.mark.broad),
+        pytest.param(["keras"], {}, id="keras", marks=pytest.mark.slow),
         # On TensorFlow 2.15 the other one is of Keras 2.
         pytest.param(["keras"], LEGACY, id="tf_keras", marks=[needs_tf_keras, pytest.mark.slow]),
         pytest.param(["tf_layers"], {}, id="tf_layers"),

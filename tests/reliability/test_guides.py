@@ -170,11 +170,9 @@ def line_of_slurm():
     return f"--workers=2 --all_reduce -- python -m examples.convnet --mode=all_reduce {options}"
 
 
-@pytest.mark.broad
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "line", [line_of_a_local_cluster, pytest.param(line_of_slurm, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("line", [line_of_a_local_cluster, line_of_slurm])
 def test_examples_survive_the_kill_of_a_worker(launch, journal, line):
     kills = Kills(("step 30", "chief 0", "worker 0"))
     assert launch("all_reduce.md", kills, f"--restart {line()}") == 0

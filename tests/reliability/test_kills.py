@@ -27,16 +27,9 @@ except ValueError as error:
 """
 
 
-@pytest.mark.broad
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("mode", "kills"),
-    [
-        ("sync", ["worker", "ps"]),
-        pytest.param("async", KILLS, marks=pytest.mark.slow),
-        pytest.param("sync", KILLS, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("mode", "kills"), [("async", KILLS), ("sync", KILLS)])
 def test_training_survives_the_loss_of_tasks(mode, kills, cluster, journal, tmp_path, faulty, kill):
     steps = kill.PHASE * (len(kills) + 1)
     supervisor = cluster(

@@ -116,7 +116,7 @@ class SignalsAndWake(Signals):
             self.timer.start()
 
 
-@pytest.mark.broad
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_stopped_worker_comes_back_and_a_chief_that_is_killed_in_a_save(train, journal):
     """And one gets a signal that lets it save."""

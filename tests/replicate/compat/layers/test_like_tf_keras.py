@@ -56,7 +56,7 @@ def test_names_collections_and_numbers_with_resource_variables(recorded, program
 
 
 @needs_tf_keras
-@pytest.mark.broad
+@pytest.mark.slow
 def test_names_collections_and_numbers_with_reference_variables(recorded):
     found = recorded("ours_reference", *cases.CASES)
     for name, expected in recorded("reference", *cases.CASES).items():
