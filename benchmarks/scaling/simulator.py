@@ -127,7 +127,7 @@ def report_seconds(job: Job) -> float:
 
 
 class Outcome(NamedTuple):
-    """What a simulation found.
+    """Result of a simulation.
 
     Attributes:
       seconds: Seconds of all steps.

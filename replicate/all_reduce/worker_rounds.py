@@ -232,9 +232,7 @@ class WorkerRounds:
                 self._take(
                     session, p, {self._fragments[p].mixing: 0} if report.shares[p] is None else {}
                 )
-        settings = self.group.settings
-        self._last_step = step
-        self.are_equal = is_last or (settings.fragments == 1 and settings.delay == 0)
+        self._last_step, self.are_equal = step, is_last or not self._kept.is_cut
         due = [p for p in due if report.shares[p] is not None]
         if due:
             self._begin(session, report, due, is_last)

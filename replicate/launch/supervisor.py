@@ -209,7 +209,8 @@ class Supervisor:
         elif is_retryable and self._goes_on_without(state, code):
             self._log(f"{message}; those that are left go on")
         elif is_retryable and state.restarts < self._restarts:
-            delay = self._plan_restart(state)
+            delay = self._count_restart(state)
+            state.start_at = time.monotonic() + delay
             count = f"{state.restarts} of {self._restarts}"
             self._log(f"{message}; it starts again in {delay:g} s ({count})")
         else:
@@ -220,15 +221,13 @@ class Supervisor:
         if is_done:
             self._await_exits()
 
-    def _plan_restart(self, state: TaskState) -> float:
-        """Lets a task start again after a pause, which it returns in seconds."""
-        now = time.monotonic()
-        if now - state.started_at >= self._steady_secs:
+    def _count_restart(self, state: TaskState) -> float:
+        """Counts a restart of a task, and returns the pause before it in seconds."""
+        if time.monotonic() - state.started_at >= self._steady_secs:
             state.next_delay_secs = FIRST_DELAY_SECS
         delay = min(state.next_delay_secs, self._max_delay_secs)
         state.next_delay_secs = 2 * delay
         state.restarts += 1
-        state.start_at = now + delay
         return delay
 
     def _goes_on_without(self, state: TaskState, code: int) -> bool:
@@ -237,9 +236,7 @@ class Supervisor:
         def restarts_at() -> float:
             if state.restarts >= self._restarts:
                 return math.inf
-            self._plan_restart(state)
-            time_of_restart, state.start_at = state.start_at, math.inf
-            return time_of_restart
+            return time.monotonic() + self._count_restart(state)
 
         regrouping = self._regrouping
         if regrouping is None or state not in regrouping.members:

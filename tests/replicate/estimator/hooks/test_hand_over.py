@@ -50,7 +50,7 @@ class Worker:
         self.session.run(self._change, {self._new: weight})
 
     def load(self):
-        """What it has loaded: the number of batches, and the weight."""
+        """Loads, and returns the number of batches and the weight."""
         elements = self.hook.state.load(self.session)
         return elements, self.session.run(self._weight)
 
