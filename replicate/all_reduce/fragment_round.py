@@ -18,6 +18,7 @@ from replicate.all_reduce.compression import Code, compressed_sum
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.packs import packs_of, sent_in_packs, shaped_as
 from replicate.all_reduce.round_variables import RoundVariables
+from replicate.graph_ops.own_variables import assign_copy
 from replicate.outer_step import OuterStep, nesterov
 from replicate.protocols import AveragedInRounds, RoundAverage
 
@@ -91,7 +92,7 @@ class FragmentRound:
         self._centers = [self._center(weight) for weight in members.weights]
         self.rows = rows
         self.mark = kept.counter(f"outer/mark{label}", TOGETHER)
-        self.begin = v1.group(*map(_set_center, self._centers, members.weights))
+        self.begin = v1.group(*map(assign_copy, self._centers, members.weights))
         with v1.device(CPU):
             self.share = v1.placeholder(tf.float64, [], "share")
             self.mark_after = v1.placeholder(tf.int64, [], "mark")
@@ -208,15 +209,6 @@ class FragmentRound:
         with v1.device(variable.device):
             zeros = functools.partial(tf.zeros, value.shape, dtype)
             return self._kept.between(f"outer/{variable.op.name}{suffix}", zeros)
-
-
-def _set_center(center: Variable, weight: Variable) -> Operation:
-    """Returns the operation that copies a weight.
-
-    The center must not share the memory of a variable of TensorFlow 1, which changes in place.
-    """
-    with v1.device(weight.device):
-        return v1.assign(center, tf.raw_ops.DeepCopy(x=weight.read_value())).op
 
 
 def _on(variable: Variable, function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:

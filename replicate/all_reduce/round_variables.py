@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from model_deploy.devices import CPU
 from replicate._types import Variable
+from replicate.graph_ops.own_variables import own_variable
 from replicate.protocols import OPTIONAL_STATE
 
 v1 = tf.compat.v1
@@ -35,7 +36,7 @@ class RoundVariables:
 
     def saved(self, name: str, value: Any) -> Variable:
         """Makes a variable of this worker's own that is saved."""
-        variable = _made(name, value, v1.GraphKeys.GLOBAL_VARIABLES)
+        variable = own_variable(name, value, v1.GraphKeys.GLOBAL_VARIABLES)
         self._saved.append(variable)
         return variable
 
@@ -43,16 +44,9 @@ class RoundVariables:
         """Makes one that a checkpoint needs only if it may be saved inside of a round."""
         if self.is_cut:
             return self.saved(name, value)
-        return _made(name, value, v1.GraphKeys.LOCAL_VARIABLES)
+        return own_variable(name, value, v1.GraphKeys.LOCAL_VARIABLES)
 
     def counter(self, name: str, first: int = 0) -> Variable:
         """Makes an int64 variable [] as `between` does."""
         with v1.device(CPU):
             return self.between(name, tf.constant(first, tf.int64))
-
-
-def _made(name: str, value: Any, collection: str) -> Variable:
-    with v1.control_dependencies(None), v1.name_scope(None):
-        return v1.Variable(
-            value, trainable=False, collections=[collection], use_resource=True, name=name
-        )

@@ -9,13 +9,14 @@ next chief starts from it if it is newer than the newest checkpoint, and then sa
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import tensorflow as tf
 
 from model_deploy.devices import CPU
 from replicate._types import Tensor, Variable
 from replicate.estimator.checkpoints.worker_state import FOLDER
+from replicate.graph_ops.own_variables import assign_copy, deep_copy, own_variable
 
 v1 = tf.compat.v1
 
@@ -54,10 +55,12 @@ class HandOver:
         with v1.name_scope("hand_over"):
             copies = {each.op.name: _copy_of(each) for each in variables}
             pairs = [(copies[each.op.name], each) for each in variables]
-            self._take = [_assigned(copy, variable) for copy, variable in pairs]
-            self._back = [_assigned(variable, copy) for copy, variable in pairs]
+            self._take = [assign_copy(copy, variable) for copy, variable in pairs]
+            self._back = [assign_copy(variable, copy) for copy, variable in pairs]
             with v1.device(CPU):
-                count = _local("hand_over/elements", tf.constant(0, tf.int64))
+                count = own_variable(
+                    "hand_over/elements", tf.constant(0, tf.int64), v1.GraphKeys.LOCAL_VARIABLES
+                )
             if elements is not None:
                 self._take.append(count.assign(elements, read_value=False))
             self._step, self._elements = copies[step].read_value(), count.read_value()
@@ -114,25 +117,5 @@ class HandOver:
 
 def _copy_of(variable: Variable) -> Variable:
     with v1.device(variable.device):
-        return _local(f"hand_over/{variable.op.name}", lambda: _deep_copy(variable))
-
-
-def _assigned(target: Variable, source: Variable) -> Any:
-    with v1.device(target.device):
-        return v1.assign(target, _deep_copy(source)).op
-
-
-def _deep_copy(variable: Variable) -> Tensor:
-    """Returns a value in memory of its own: a variable of TensorFlow 1 changes in place."""
-    return tf.raw_ops.DeepCopy(x=variable.read_value())
-
-
-def _local(name: str, value: Any) -> Variable:
-    with v1.control_dependencies(None), v1.name_scope(None):
-        return v1.Variable(
-            value,
-            trainable=False,
-            collections=[v1.GraphKeys.LOCAL_VARIABLES],
-            use_resource=True,
-            name=name,
-        )
+        name, copy = f"hand_over/{variable.op.name}", lambda: deep_copy(variable)
+        return own_variable(name, copy, v1.GraphKeys.LOCAL_VARIABLES)
