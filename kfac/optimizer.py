@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Graph, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_names, names_of
+from kfac.computed_settings import called_once
 from kfac.curvature.backward_pass import faster_gradients
 from kfac.curvature.by_hand import CurvatureOps, Thunk, Thunks
 from kfac.curvature.estimation_modes import mode_of
@@ -31,7 +32,6 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
 from kfac.registration.registered_model import RegisteredModel
-from kfac.schedules import called_once
 from kfac.settings import KfacSettings, documents_settings
 from kfac.state import enclosing_graphs, initial_zeros, make_variable
 from kfac.tracebacks import methods_show_user_frames

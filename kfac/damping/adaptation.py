@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded
+from kfac.computed_settings import called_once
 from kfac.damping.interface import (
     NAN,
     BeforeStep,
@@ -29,7 +30,6 @@ from kfac.damping.interface import (
 )
 from kfac.damping.training_loss import TrainingLoss
 from kfac.linalg import tensor_ops
-from kfac.schedules import called_once
 from kfac.settings import KfacSettings
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
 from kfac.variables import is_resource, name_of

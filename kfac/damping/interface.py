@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac.computed_settings import current
 from kfac.protocols import OPTIONAL_STATE
-from kfac.schedules import current
 from kfac.state import CPU, Assignment, OptionalState, make_variable, read
 
 v1 = tf.compat.v1

@@ -12,7 +12,7 @@ import math
 import numbers
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,6 +27,7 @@ from kfac.fisher_factors.kept import (
     quotient,
     read_total,
 )
+from kfac.fisher_factors.tower_sums import Moment, Sources, add_towers
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
@@ -34,9 +35,6 @@ from kfac.linalg.shared import Reading, shared_constant
 from kfac.state import Change, assign_all, group, make_counter, make_variable, read
 
 v1 = tf.compat.v1
-
-Sources = tuple[tuple[Any, ...], ...]
-"""Tensors, or tuples of Tensors, by [source][tower]."""
 
 Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
@@ -48,17 +46,6 @@ NOTHING_KNOWN: Known = types.MappingProxyType({})
 
 _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
-
-
-class Moment(NamedTuple):
-    """One tower's share of a statistic: a sum over its examples, and their number.
-
-    The total has the shape of the statistic. The count is that of the summed rows or examples, an
-    int or an int Tensor [].
-    """
-
-    total: Tensor
-    count: Scalar
 
 
 class FisherFactor(NamedFunctions):
@@ -173,22 +160,9 @@ class FisherFactor(NamedFunctions):
         """
         crosses = len(set(self._devices)) > 1
         share = self._packed_tower_moment if crosses else self._tower_moment
-        sources = []
         known = self._default_substitutes() if substitutes is None else substitutes
-        for towers in self._tensors:
-            moments = []
-            for tensors, device in zip(towers, self._devices, strict=True):
-                with v1.device(device):
-                    now = tf.nest.map_structure(lambda t: known.get(t.ref(), t), tensors)
-                    moments.append(share(now))
-            totals, counts = zip(*moments, strict=True)
-            total = tf.add_n(totals)
-            total = self.unpacked(total) if crosses else total
-            is_static = all(isinstance(count, int) for count in counts)
-            count = sum(counts) if is_static else tf.add_n([*map(tf.convert_to_tensor, counts)])
-            sources.append(Moment(total, count))
-        # All sources have the same examples.
-        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+        tensors = tf.nest.map_structure(lambda t: known.get(t.ref(), t), self._tensors)
+        return add_towers(tensors, self._devices, share, self.unpacked if crosses else None)
 
     def _packed_tower_moment(self, tensors: Any) -> Moment:
         """Returns one tower's share in the form in which it crosses to another device."""

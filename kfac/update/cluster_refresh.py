@@ -24,11 +24,11 @@ import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_number, check_period
+from kfac.computed_settings import called_once
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops
 from kfac.linalg.vectors import entries
 from kfac.placement import distinct
-from kfac.schedules import called_once
 from kfac.scheduling.op_queue import OpQueue
 from kfac.scheduling.worker_roles import WorkerRole
 from kfac.state import ROOT, Addition, assign_all, make_variable, read

@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
 from kfac.arguments import check_period
+from kfac.computed_settings import called_once
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.placement import assign_by_cost
-from kfac.schedules import called_once
 from kfac.settings import KfacSettings
 from kfac.state import CPU, Addition, Change, make_counter, read
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kfac._types import Scalar
 from kfac.arguments import check_choice, check_excluded
-from kfac.schedules import called_once
+from kfac.computed_settings import called_once
 from kfac.settings import KfacSettings
 from kfac.update.momentum.qmodel import ExactCurvature, QuadraticModelMomentum
 from kfac.update.momentum.rules import AdamMomentum, Momentum, RegularMomentum

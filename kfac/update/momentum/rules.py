@@ -19,9 +19,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
+from kfac.computed_settings import current
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.vectors import Packing, Vector, as_dense, scalars
-from kfac.schedules import current
 from kfac.state import Assignment
 
 
