@@ -202,10 +202,9 @@ def test_user_registers_the_distribution_of_an_own_loss(either):
     ("numbers", "options", "error", "message"),
     [
         ({}, {"run_eagerly": True}, RuntimeError, r"executes eagerly.*run_eagerly=False"),
-        ({}, {"jit_compile": True}, ValueError, "Pass jit_compile=False to compile"),
         ({"inverse_delay": 2}, {}, ValueError, "inverse_delay needs a graph and a session, and"),
     ],
-    ids=["eager", "xla", "delay"],
+    ids=["eager", "delay"],
 )
 def test_step_that_cannot_run_is_an_error(either, numbers, options, error, message):
     model = either.dense_model()
@@ -215,18 +214,23 @@ def test_step_that_cannot_run_is_an_error(either, numbers, options, error, messa
         either.fit(model, *either.examples(16))
 
 
-def test_building_before_fit_turns_xla_off(keras3, caplog):
+def test_building_for_replicas_before_fit_turns_xla_off(keras3, caplog):
     class Step:
         jit_compile, name = True, "net"
 
         def prepare(self, variables):
             self.optimizer.build(variables)
 
-    step = Step()
-    step.optimizer = keras3.Kfac(**NUMBERS)
+    def prepared(devices):
+        step = Step()
+        with tf.distribute.MirroredStrategy(devices).scope():
+            step.optimizer = keras3.Kfac(**NUMBERS)
+            step.prepare(keras3.dense_model().trainable_variables)
+        return step
+
+    assert prepared(["/cpu:0"]).jit_compile
     with caplog.at_level("INFO", logger="absl"):
-        step.prepare(keras3.dense_model().trainable_variables)
-    assert not step.jit_compile
+        assert not prepared(["/cpu:0", "/cpu:1"]).jit_compile
     assert "turns jit_compile off for model 'net'" in caplog.text
 
 
