@@ -18,6 +18,7 @@ import tensorflow as tf
 from kfac._types import DType, Graph, Operation, Tensor, Variable
 from kfac.linalg.shared import made_once, shared_constant
 from kfac.variables import components_of, is_resource
+from kfac.xla import is_compiled
 
 v1 = tf.compat.v1
 
@@ -244,9 +245,14 @@ class Gate:
 
     def __init__(self, condition: Tensor, name: str = "run_if") -> None:
         """Takes their condition, bool [], and a name for it."""
-        with v1.device(_conditions_on_cpu):
-            switch = tf.raw_ops.Switch(data=condition, pred=condition, name=name)
-        self.otherwise, self.wanted = switch
+        # XLA has no dead Tensors.
+        self._is_compiled = is_compiled()
+        if self._is_compiled:
+            self.otherwise, self.wanted = condition, condition
+        else:
+            with v1.device(_conditions_on_cpu):
+                switch = tf.raw_ops.Switch(data=condition, pred=condition, name=name)
+            self.otherwise, self.wanted = switch
         self._pivot: Tensor | None = None
 
     def open(self) -> contextlib.AbstractContextManager[None]:
@@ -269,6 +275,8 @@ class Gate:
         with v1.device(_conditions_on_cpu):
             with v1.control_dependencies([done]):
                 ended = tf.identity(self.wanted)
+            if self._is_compiled:
+                return ended
             return tf.raw_ops.Merge(inputs=[self.otherwise, ended]).output
 
 
@@ -318,8 +326,10 @@ def _run_in_branch(condition: Tensor, make_op: Callable[[], Operation]) -> Opera
         with v1.control_dependencies([make_op()]), v1.device(CPU):
             return tf.constant(True)
 
-    with v1.device(CPU):
-        otherwise = tf.constant(False)
+    def otherwise() -> Tensor:
+        with v1.device(CPU):
+            return tf.constant(False)
+
     return group(value_if(condition, wanted, otherwise))
 
 
@@ -344,8 +354,12 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
         with v1.name_scope(f"{ROOT}_branch"):
             return tf.nest.map_structure(tf.identity, compute())
 
+    def unwanted() -> Nest:
+        # XLA refuses a constant of the surroundings as the result of a branch.
+        return otherwise() if callable(otherwise) else tf.nest.map_structure(tf.identity, otherwise)
+
     with v1.device(_conditions_on_cpu):
-        return tf.cond(condition, wanted, otherwise if callable(otherwise) else lambda: otherwise)
+        return tf.cond(condition, wanted, unwanted)
 
 
 def _conditions_on_cpu(operation: Operation) -> str:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
 from kfac.state import CPU, read, value_if
+from kfac.xla import is_compiled
 
 v1 = tf.compat.v1
 
@@ -79,10 +80,12 @@ class PhaseTimes:
 
 
 def _may_read_clock() -> bool:
-    """Returns True if operations may read a clock: not under `enable_op_determinism`.
+    """Returns True if operations may read a clock: not under `enable_op_determinism`, nor in XLA.
 
-    No public function tells this, so it is found out by reading one.
+    No public function tells the first, so it is found out by reading one.
     """
+    if is_compiled():
+        return False
     options = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
     with tf.Graph().as_default(), v1.Session(config=options) as session:
         now = tf.timestamp()

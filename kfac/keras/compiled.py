@@ -8,7 +8,10 @@ methods. Called by the optimizers of `kfac.keras`.
 import inspect
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
+
+from kfac.xla import is_compiled
 
 LOSS_SCALE = (
     "the curvature is that of the loss as it is. Scale the loss function itself, or compute in the "
@@ -54,28 +57,31 @@ def refuse_scaled_steps() -> None:
 
 
 def turn_off_xla(model: Any) -> None:
-    """Sets a model's `jit_compile` to False, and says so in the log.
+    """Sets a model's `jit_compile` to False under several replicas, and says so in the log.
 
     It is called before the model's training function is made. The model may be None.
     """
-    if getattr(model, "jit_compile", False):
+    if getattr(model, "jit_compile", False) and _has_replicas():
         model.jit_compile = False
         logging.get_absl_logger().info(
-            "K-FAC turns jit_compile off for model %r: XLA does not compile its conditional "
-            "updates of statistics and inverses.",
+            "K-FAC turns jit_compile off for model %r: XLA compiles no step of several replicas.",
             model.name,
         )
 
 
-def check_no_xla(model: Any) -> None:
-    """Checks that a model's training function is not compiled by XLA.
+def check_one_replica() -> None:
+    """Checks that no step of several replicas is being built for XLA.
 
     Raises:
-      ValueError: It is.
+      ValueError: One is.
     """
-    if getattr(model, "jit_compile", False):
+    if _has_replicas() and is_compiled():
         raise ValueError(
-            f"K-FAC cannot train model {model.name!r}, which XLA compiles, in Keras 3 by default "
-            "where there is a GPU: XLA does not compile conditional updates. Pass "
-            "jit_compile=False to compile."
+            "K-FAC cannot make a step of several replicas in a function that XLA compiles: their "
+            "gradients are added up between functions. Pass jit_compile=False to compile, or to "
+            "tf.function."
         )
+
+
+def _has_replicas() -> bool:
+    return bool(tf.distribute.get_strategy().num_replicas_in_sync > 1)

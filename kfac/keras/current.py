@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
-from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
+from kfac.keras.compiled import check_one_replica, model_of, turn_off_xla
 from kfac.keras.saving import first_component
 from kfac.keras.variable_store import make_at_once
 from kfac.linalg.vectors import scale
@@ -55,8 +55,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     def build(self, variables: Sequence[Variable]) -> None:
         """Prepares for variables.
 
-        Where Keras calls it before it makes the training function, it turns `jit_compile` off for
-        the model, and says so in the log.
+        Where Keras calls it before it makes the training function of several replicas, it turns
+        `jit_compile` off for the model, and says so in the log.
         """
         if self.built and self.training.trained.variables:
             return
@@ -125,8 +125,8 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         Raises:
           RuntimeError: It is not called in a `tf.function`, or in cross-replica context.
           ValueError: There is not one gradient for each variable, the optimizer was made for other
-            variables, the loss is not known, a layer or all of the loss is not known, the model is
-            compiled with XLA, or as in `kfac.KfacOptimizer.apply_gradients`.
+            variables, the loss is not known, a layer or all of the loss is not known, XLA compiles
+            a step of several replicas, or as in `kfac.KfacOptimizer.apply_gradients`.
         """
         if not grads:
             return
@@ -139,7 +139,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
                 f"Kfac.apply was given {len(grads)} gradients for {len(given)} variables. Pass one "
                 "for each, or None; and the variables, unless it was built for them."
             )
-        check_no_xla(self.training.model)
+        check_one_replica()
         self.training.step(grads, given, lambda: self.learning_rate, self.iterations, loss)
 
     def _apply_given(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
 from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
-from kfac.keras.compiled import check_no_xla, model_of, refuse_scaled_steps
+from kfac.keras.compiled import check_one_replica, model_of, refuse_scaled_steps
 from kfac.keras.refusals import refused
 from kfac.keras.variable_store import make_at_once
 from kfac.tracebacks import methods_show_user_frames
@@ -118,7 +118,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
         Raises:
           RuntimeError: It is not called in a `tf.function`, or in cross-replica context.
           ValueError: The optimizer was made for other variables, the loss is not known, a layer or
-            all of the loss is not known, the model is compiled with jit_compile=True, or as in
+            all of the loss is not known, XLA compiles a step of several replicas, or as in
             `kfac.KfacOptimizer.apply_gradients`.
           TypeError: An argument is unknown.
         """
@@ -133,7 +133,7 @@ class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
             self.build(variables)
         if self.training.model is None:
             self.training.model = model_of(self)
-        check_no_xla(self.training.model)
+        check_one_replica()
         self.training.step(gradients, variables, self._current_rate, self.iterations, loss)
         return self.iterations
 

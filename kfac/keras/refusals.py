@@ -22,7 +22,7 @@ _AVERAGES = (
     "Kfac keeps no averages of the weights. Keep them in a callback, such as by "
     "tf.train.ExponentialMovingAverage(0.99).apply(model.trainable_variables) after each batch"
 )
-_XLA = "XLA does not compile conditional updates of the curvature. Leave it out"
+_XLA = "XLA compiles the model's whole step. Pass jit_compile=True to the model's compile"
 
 _OF_KERAS: Mapping[str, str] = {
     "clipnorm": _CLIPPING,

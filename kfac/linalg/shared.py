@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor, Variable
 from kfac.variables import is_resource
+from kfac.xla import is_compiled
 
 v1 = tf.compat.v1
 
@@ -130,7 +131,8 @@ class SharedFunction:
         leaves = tf.nest.flatten(arguments)
         variables = [leaf for leaf in leaves if _is_variable(leaf)]
         takes_tensors = not variables and not any(map(_is_number, leaves))
-        if not takes_tensors and not (_is_in_graph() and are_together(variables, device)):
+        fits = takes_tensors or (_is_in_graph() and are_together(variables, device))
+        if not fits or is_compiled():
             return self._function(*arguments[0], **named)
         if not variables:
             return self._call(arguments, leaves, static)

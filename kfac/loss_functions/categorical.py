@@ -14,12 +14,14 @@ References:
 import typing
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import shared_constant
 from kfac.loss_functions.base import LogitsLoss
+from kfac.xla import is_compiled
 
 v1 = tf.compat.v1
 
@@ -33,7 +35,10 @@ class _CategoricalLoss(LogitsLoss):
         """Draws class numbers, int64, shaped as the logits without their last axis."""
         shape = tf.shape(self.inputs)
         flat = tf.reshape(self.inputs, [-1, self._classes])
-        drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
+        if is_compiled():
+            drawn = _largest_of_perturbed(flat, seed)
+        else:
+            drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
         return tf.reshape(drawn, shape[:-1])
 
     def _is_likeliest(self) -> Tensor:
@@ -63,6 +68,18 @@ class _CategoricalLoss(LogitsLoss):
     def _factor_transpose_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self.inputs)
         return tf.sqrt(p) * _centred(vector, p, self._is_likeliest())
+
+
+def _largest_of_perturbed(logits: Tensor, seed: Tensor) -> Tensor:
+    """Draws classes, int64 [n], for logits [n, classes], in a function that XLA compiles.
+
+    TensorFlow's own draw has no kernel there. With independent U, uniform in (0, 1), the largest of
+    the logits − log(−log U) has the distribution of the logits (Gumbel, 1954).
+    """
+    wide = tf.cast(logits, tensor_ops.statistics_dtype(logits.dtype))
+    least = np.finfo(wide.dtype.as_numpy_dtype).tiny
+    uniform = tf.random.stateless_uniform(tf.shape(wide), seed, least, 1, wide.dtype)
+    return tf.argmax(wide - tf.math.log(-tf.math.log(uniform)), axis=-1)
 
 
 def _entry(vector: Tensor, is_chosen: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ INTERFACE = {
         attribute("gradient_accumulation_steps", 2),
         "to 2: it was made with None. Pass it when",
     ),
-    "jit_compile": (attribute("jit_compile", True), "XLA does not compile"),
+    "jit_compile": (attribute("jit_compile", True), "Pass jit_compile=True to the model's"),
     "learning_rate": (_rate, WORKS),
     "loss_scale_factor": (attribute("loss_scale_factor", 2.0), "Scale the loss function itself"),
     "save_own_variables": (_saved, WORKS),

@@ -195,6 +195,36 @@ def test_user_registers_the_distribution_of_an_own_loss(either):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"estimation_mode": "empirical", "momentum": 0.9, "cov_update_every": 2},
+        pytest.param({"estimation_mode": "exact", "adapt_damping": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_xla_takes_the_steps_of_tensorflow(keras3, numbers):
+    """Neither draws; XLA draws other normal numbers and classes than TensorFlow."""
+    x, y = keras3.examples(32)
+    (_, plain), (losses, compiled) = [train_for(keras3, jit, numbers, x, y) for jit in (0, 1)]
+    assert losses[-1] < losses[0]
+    assert_equal_weights(compiled, plain, atol=1e-4)
+
+
+def train_for(keras, jit_compile, numbers, x, y):
+    model = keras.dense_model((3,))
+    optimizer = keras.Kfac(**{**NUMBERS, **numbers})
+    model.compile(optimizer=optimizer, loss=keras.cross_entropy(), jit_compile=bool(jit_compile))
+    return keras.fit(model, x, y, epochs=5), model
+
+
+@pytest.mark.slow
+def test_xla_draws_classes(keras3):
+    """With K-FAC's own samples the loss falls as far."""
+    x, y = keras3.examples(32)
+    plain, compiled = (train_for(keras3, jit, {}, x, y)[0][-2:].mean() for jit in (0, 1))
+    assert compiled == pytest.approx(plain, rel=0.1)
+
+
 # Errors.
 
 
@@ -202,10 +232,9 @@ def test_user_registers_the_distribution_of_an_own_loss(either):
     ("numbers", "options", "error", "message"),
     [
         ({}, {"run_eagerly": True}, RuntimeError, r"executes eagerly.*run_eagerly=False"),
-        ({}, {"jit_compile": True}, ValueError, "Pass jit_compile=False to compile"),
         ({"inverse_delay": 2}, {}, ValueError, "inverse_delay needs a graph and a session, and"),
     ],
-    ids=["eager", "xla", "delay"],
+    ids=["eager", "delay"],
 )
 def test_step_that_cannot_run_is_an_error(either, numbers, options, error, message):
     model = either.dense_model()
@@ -215,18 +244,38 @@ def test_step_that_cannot_run_is_an_error(either, numbers, options, error, messa
         either.fit(model, *either.examples(16))
 
 
-def test_building_before_fit_turns_xla_off(keras3, caplog):
+def test_step_of_replicas_that_xla_compiles_is_an_error(either):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        model, optimizer = either.dense_model((3,)), either.Kfac(**NUMBERS)
+
+    def step(x):
+        return optimizer.minimize(
+            lambda: tf.reduce_mean(tf.square(model(x))), model.trainable_variables
+        )
+
+    run = tf.function(lambda x: strategy.run(step, (x,)), jit_compile=True, autograph=False)
+    with pytest.raises(ValueError, match=r"several replicas .* XLA .* Pass jit_compile=False"):
+        run(tf.ones([4, 6]))
+
+
+def test_building_for_replicas_before_fit_turns_xla_off(keras3, caplog):
     class Step:
         jit_compile, name = True, "net"
 
         def prepare(self, variables):
             self.optimizer.build(variables)
 
-    step = Step()
-    step.optimizer = keras3.Kfac(**NUMBERS)
+    def prepared(devices):
+        step = Step()
+        with tf.distribute.MirroredStrategy(devices).scope():
+            step.optimizer = keras3.Kfac(**NUMBERS)
+            step.prepare(keras3.dense_model().trainable_variables)
+        return step
+
+    assert prepared(["/cpu:0"]).jit_compile
     with caplog.at_level("INFO", logger="absl"):
-        step.prepare(keras3.dense_model().trainable_variables)
-    assert not step.jit_compile
+        assert not prepared(["/cpu:0", "/cpu:1"]).jit_compile
     assert "turns jit_compile off for model 'net'" in caplog.text
 
 

@@ -189,3 +189,26 @@ def test_unusable_input_keeps_the_previous_function(inverters, bad, damping):
         result = inverters["float32"](matrix, damping, previous, function)
         np.testing.assert_array_equal(result.matrix, previous)
         assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_xla_tries_inverses_again():
+    """Definite, not definite in float32, indefinite, and not finite: never an error, never NaN."""
+    matrices = np.array(
+        [[[2, 1], [1, 2]], [[1, 1], [1, 1]], [[1, 2], [2, 1]], [[np.nan, 0], [0, 1]]]
+    )
+    matrices = matrices.astype("f")
+    previous = np.full([2, 2], 7, "f")
+
+    @tf.function(jit_compile=True)
+    def inverse(matrix, damping):
+        return damped_function(matrix, damping, previous, attempts=INVERSES["cholesky"])
+
+    dampings = [0.5, 1e-9, 1e-6, 0.5]
+    found = [inverse(*pair) for pair in zip(matrices, np.array(dampings, "f"), strict=True)]
+    paths = [each.rare_paths.numpy().tolist() for each in found]
+    assert paths == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    added = [0.5, 1e-9, 1e-6 + np.sqrt(10)]
+    for matrix, each, damping in zip(matrices, found, added, strict=False):
+        expected = np.linalg.inv(matrix.astype(float) + damping * np.eye(2))
+        np.testing.assert_allclose(each.matrix, expected, rtol=1e-4)
+    np.testing.assert_array_equal(found[3].matrix, previous)
