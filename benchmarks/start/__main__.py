@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from absl import flags
 
 from benchmarks import harness, rivals
-from benchmarks.resnet_kfac import NETWORK_NAMES, OPTIMIZERS
+from benchmarks.kfac_step import NETWORKS, OPTIMIZERS
 
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")
@@ -151,9 +151,7 @@ def main(_: Sequence[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    flags.DEFINE_multi_enum(
-        "network", list(RIVAL_NETWORKS), NETWORK_NAMES, "Network; may be repeated."
-    )
+    flags.DEFINE_multi_enum("network", list(RIVAL_NETWORKS), NETWORKS, "Network; may be repeated.")
     flags.DEFINE_multi_enum(
         "control_flow", list(CONTROL_FLOWS), CONTROL_FLOWS, "Control flow; may be repeated."
     )
