@@ -10,6 +10,7 @@ in its own TensorFlow, on the other models.
 """
 
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -69,7 +70,7 @@ def measure_steps(programs: Mapping[str, harness.Program]) -> tuple[Times, str]:
 def slowest(seconds: Sequence[float]) -> str:
     """Compares the slowest step, with and without averages, with the median step."""
     others = [value for index, value in enumerate(seconds) if index % AVERAGE_EVERY]
-    both = max(seconds[::AVERAGE_EVERY]), max(others)
+    both = max(seconds[::AVERAGE_EVERY]), max(others, default=math.nan)
     ratios = (value / statistics.median(seconds) for value in both)
     return "{:.2f} with averages, {:.2f} without".format(*ratios)
 
