@@ -14,9 +14,9 @@ from typing import TypeAlias
 from absl import flags
 
 from benchmarks import harness, rivals
+from benchmarks.kfac_step import OPTIMIZERS
 
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
-OPTIMIZERS = {"momentum": "momentum", "K-FAC": "kfac"}
 TOWER_GROUPS = ("ConvNet 28x28", "MLP", "ResNet-50 64x64")
 KFAC_GROUPS = {"K-FAC, ConvNet": "convnet", "K-FAC, autoencoder": "autoencoder"}
 RESNET_GROUPS = {"K-FAC, ResNet-20": "resnet20", "K-FAC, ResNet-50": "resnet50"}
@@ -34,15 +34,11 @@ def peak_here(group: str, case: str, steps: int) -> int:
     """Trains in this process and returns its peak bytes, including TensorFlow's own."""
     if group == ALONE:
         harness.run_constant()
-    elif group in KFAC_GROUPS:
-        from benchmarks.kfac_step import step_programs  # noqa: PLC0415
+    elif group in {**KFAC_GROUPS, **RESNET_GROUPS}:
+        from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
 
-        step_programs.Program(KFAC_GROUPS[group], OPTIMIZERS[case], BATCH_SIZE).run(steps)
-    elif group in RESNET_GROUPS:
-        from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
-
-        share = FLAGS.curvature_share
-        step_times.Program(RESNET_GROUPS[group], case, 0, share).run(steps)
+        model = {**KFAC_GROUPS, **RESNET_GROUPS}[group]
+        Program(model, case, curvature_share=FLAGS.curvature_share).run(steps)
     else:
         devices = harness.divide_cpu(TOWERS[case])
         from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415

@@ -19,17 +19,14 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 BASELINE = "Adam"
-_COLUMNS = (
+HEADS = (
     "optimizer",
     "number",
     "steps",
     "ms per step",
-    "start",
-    "total, processor s",
+    "start, s",
+    "total, s",
     "/ Adam",
-    "total, wall s",
-    "/ Adam",
-    "loss",
     "accuracy",
 )
 
@@ -67,42 +64,27 @@ def race(problem: "Problem", names: Sequence[str], seeds: int, rounds: int) -> d
 
 
 def lines(name: str, problem: "Problem", results: Mapping[str, Result]) -> Iterator[str]:
-    """Yields the rows of a Markdown table.
-
-    Milliseconds and the start, up to the end of the first step, are of the processor. Ratios
-    compare with Adam in the same turn.
-    """
+    """Yields the lines of a table. Ratios compare with Adam in the same turn."""
     yield f"{name}: {problem.batch_size} rows in a step, held-out loss {problem.target:g}"
-    yield ""
-    yield harness.markdown_row(_COLUMNS)
-    yield harness.markdown_row(["---"] * len(_COLUMNS))
-    for optimizer, result in results.items():
-        yield harness.markdown_row([optimizer, *_cells(result, results.get(BASELINE))])
-    yield ""
+    rows = [[name, *_cells(result, results.get(BASELINE))] for name, result in results.items()]
+    yield from ("", *harness.table(HEADS, rows), "")
 
 
 def _cells(result: Result, baseline: Result | None) -> list[str]:
-    if not result.trainings:
-        return [f"{result.rate:g}", "not reached", *[""] * (len(_COLUMNS) - 3)]
     found = result.trainings
-    others = () if baseline is None else baseline.trainings
-    per_step = [1000 * each.stepping.processor / max(each.steps - 1, 1) for each in found]
+    if not found:
+        return [f"{result.rate:g}", "not reached", *[""] * (len(HEADS) - 3)]
+    totals = [each.total for each in found]
+    ratios = harness.ratios(totals, [each.total for each in baseline.trainings]) if baseline else []
     return [
         f"{result.rate:g}",
         f"{result.steps}",
-        f"{statistics.median(per_step):.2f}",
-        f"{statistics.median(each.start.processor for each in found):.2f}",
-        *_compared([e.total.processor for e in found], [e.total.processor for e in others]),
-        *_compared([e.total.wall for e in found], [e.total.wall for e in others]),
-        f"{statistics.median(each.loss for each in found):.3f}",
+        f"{statistics.median(1000 * each.per_step for each in found):.2f}",
+        f"{statistics.median(each.start for each in found):.2f}",
+        harness.spread(totals, 2),
+        harness.spread(ratios, 2) if ratios else "",
         f"{statistics.median(each.accuracy for each in found):.3f}",
     ]
-
-
-def _compared(seconds: Sequence[float], others: Sequence[float]) -> tuple[str, str]:
-    """Returns the cells of seconds, and of their ratios to others of the same turns, if any."""
-    shown = harness.spread(seconds, 2)
-    return shown, harness.spread(harness.ratios(seconds, others), 2) if others else ""
 
 
 def main(_: Sequence[str]) -> None:

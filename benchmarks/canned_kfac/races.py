@@ -4,6 +4,8 @@
 `time_training` times `Estimator.train`, as a program calls it, for a number of steps.
 """
 
+import math
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,30 +53,19 @@ class Curve(NamedTuple):
         return next((steps for steps, value in pairs if value <= loss), None)
 
 
-class Cost(NamedTuple):
-    """Wall seconds and processor seconds."""
-
-    wall: float
-    processor: float
-
-
 class Training(NamedTuple):
     """A timed call of `Estimator.train`.
 
     Attributes:
-      total: Cost of the call.
-      start: Cost up to the end of the first step.
-      stepping: Cost from there to the end of the last step; the rest is for the last checkpoint.
-      steps: Number of steps.
-      loss: Held-out loss afterwards.
+      total: Processor seconds of the call.
+      start: Those up to the end of the first step.
+      per_step: Those of each later step; the rest is for the last checkpoint.
       accuracy: Held-out accuracy afterwards.
     """
 
-    total: Cost
-    start: Cost
-    stepping: Cost
-    steps: int
-    loss: float
+    total: float
+    start: float
+    per_step: float
     accuracy: float
 
 
@@ -145,26 +136,21 @@ def time_training(problem: Problem, name: str, rate: float, steps: int) -> Train
     """Times a training by an Estimator, with a tuned rate, in a new directory."""
     with tempfile.TemporaryDirectory() as folder:
         estimator = make_estimator(problem, OPTIMIZERS[name][0](lambda: rate), folder)
-        clock, before = _StepTimes(), _now()
+        clock, before = _StepTimes(), time.process_time()
         estimator.train(
             lambda: problems.input_fn(problem.train, problem.batch_size, training=True),
             steps=steps,
             hooks=[clock],
         )
-        after = _now()
+        total = time.process_time() - before
         found = estimator.evaluate(
             lambda: problems.input_fn(
                 problem.held_out, len(problem.held_out.labels), training=False
             )
         )
-    return Training(
-        _difference(after, before),
-        _difference(clock.first, before),
-        _difference(clock.last, clock.first),
-        steps,
-        float(found["average_loss"]),
-        float(found["accuracy"]),
-    )
+    first, *_, last = [*clock.ends, clock.ends[-1]]
+    per_step = (last - first) / max(steps - 1, 1)
+    return Training(total, first - before, per_step, float(found["accuracy"]))
 
 
 def best(curves: Mapping[float, Sequence[Curve]], target: float) -> tuple[float, int | None]:
@@ -174,46 +160,25 @@ def best(curves: Mapping[float, Sequence[Curve]], target: float) -> tuple[float,
     lowest median loss.
     """
 
-    def middle(values: Sequence[float]) -> float:
-        return sorted(values)[len(values) // 2]
-
     def steps_of(rate: float) -> float:
         reached = (curve.reach(target) for curve in curves[rate])
-        return middle([float("inf") if steps is None else steps for steps in reached])
+        return statistics.median_high(math.inf if steps is None else steps for steps in reached)
 
     def lowest(rate: float) -> float:
-        return middle([min(curve.losses) for curve in curves[rate]])
+        return statistics.median_high(min(curve.losses) for curve in curves[rate])
 
     rate = min(curves, key=lambda rate: (steps_of(rate), lowest(rate)))
     steps = steps_of(rate)
-    return rate, None if steps == float("inf") else int(steps)
+    return rate, None if steps == math.inf else int(steps)
 
 
 class _StepTimes(v1.train.SessionRunHook):
-    """Notes the times at the ends of the first and of the last step."""
+    """Notes the processor seconds at the end of each step."""
 
     def __init__(self) -> None:
-        self._ends: list[Cost] = []
+        self.ends: list[float] = []
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Notes the time."""
         del run_context, run_values
-        self._ends.append(_now())
-
-    @property
-    def first(self) -> Cost:
-        """Time at the end of the first step."""
-        return self._ends[0]
-
-    @property
-    def last(self) -> Cost:
-        """Time at the end of the last step."""
-        return self._ends[-1]
-
-
-def _now() -> Cost:
-    return Cost(time.perf_counter(), time.process_time())
-
-
-def _difference(after: Cost, before: Cost) -> Cost:
-    return Cost(*(late - early for late, early in zip(after, before, strict=True)))
+        self.ends.append(time.process_time())

@@ -14,7 +14,7 @@ from benchmarks import harness
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from benchmarks.gpu_check.training import BATCH_SIZE, mlp
-from benchmarks.kfac_step import MODELS, step_programs
+from benchmarks.kfac_step import MODELS, OPTIMIZERS, step_programs
 from benchmarks.tower_step import WAYS, tower_models, tower_programs
 from model_deploy import GradientReduction
 
@@ -30,10 +30,11 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
     device = devices.names[0]
     of_kfac = {}
     for model in models:
-        names = ("momentum", "kfac")
-        programs = {n: step_programs.Program(model, n, BATCH_SIZE, device=device) for n in names}
+        programs = {
+            n: step_programs.Program(model, n, BATCH_SIZE, device=device) for n in OPTIMIZERS
+        }
         times = _time(programs, rounds)
-        of_kfac[model] = times["kfac"], times["momentum"]
+        of_kfac[model] = times["K-FAC"], times["momentum"]
     # NCCL, the default on GPUs, refuses two replicas on one GPU.
     way = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
     convnet = tower_models.ConvNet(28, BATCH_SIZE)

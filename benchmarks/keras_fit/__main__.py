@@ -59,20 +59,16 @@ def table(
     curves: Mapping[str, Mapping[float, "Curve"]], losses: Sequence[float], unit: str = "nats"
 ) -> list[str]:
     """Returns the rows of the table: steps and seconds to each loss, at each best rate."""
-    rows = [
-        "| optimizer | learning rate | ms per step | "
-        + " | ".join(f"{loss:g} {unit}" for loss in losses)
-        + " |",
-        "|---|---|---|" + "---|" * len(losses),
-    ]
+    rows = []
     for name, by_rate in curves.items():
         rate = best(by_rate, losses)
         curve = by_rate[rate]
         cells = [curve.reach(loss) for loss in losses]
         texts = ["not reached" if c is None else f"{c[0]} steps, {c[1]:.1f} s" for c in cells]
         per_step = 1000 * curve.seconds[-1] / curve.steps[-1]
-        rows.append(f"| {name} | {rate:g} | {per_step:.1f} | " + " | ".join(texts) + " |")
-    return rows
+        rows.append([name, f"{rate:g}", f"{per_step:.1f}", *texts])
+    heads = ("optimizer", "learning rate", "ms per step", *(f"{loss:g} {unit}" for loss in losses))
+    return list(harness.table(heads, rows))
 
 
 def main(_: Sequence[str]) -> None:

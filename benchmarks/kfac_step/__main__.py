@@ -10,22 +10,18 @@ in its own TensorFlow, on the other models.
 """
 
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from absl import flags
 
 from benchmarks import harness, rivals
-from benchmarks.kfac_step import INVERT_EVERY, MODELS
-from benchmarks.resnet_kfac import AVERAGE_EVERY, NETWORK_NAMES
+from benchmarks.kfac_step import AVERAGE_EVERY, INVERT_EVERY, MODELS, NETWORKS, OPTIMIZERS
 
 if TYPE_CHECKING:
-    from benchmarks.session_programs import SessionProgram
-
-OPTIMIZERS = ("momentum", "kfac")
-BATCH_SIZE = 256
-"""Examples in a batch, unless of a residual network."""
+    from benchmarks.kfac_step.step_programs import Program
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, by optimizer. Those of K-FAC include inverses."""
@@ -51,17 +47,11 @@ class Stepwise:
         return statistics.mean(new)
 
 
-def make_programs(model: str) -> "dict[str, SessionProgram]":
+def make_programs(model: str) -> "dict[str, Program]":
     """Returns the training programs of a model, by optimizer."""
-    given: tuple[Any, ...]
-    if model in NETWORK_NAMES:
-        from benchmarks.resnet_kfac.step_times import Program  # noqa: PLC0415
+    from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
 
-        given = FLAGS.batch_size, FLAGS.curvature_share
-    else:
-        from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
-
-        given = FLAGS.batch_size or BATCH_SIZE, FLAGS.momentum_type
+    given = FLAGS.batch_size, FLAGS.momentum_type, FLAGS.curvature_share
     return {name: Program(model, name, *given) for name in OPTIMIZERS}
 
 
@@ -74,13 +64,13 @@ def measure_steps(programs: Mapping[str, harness.Program]) -> tuple[Times, str]:
     """Times residual networks like `measure`; returns also what `slowest` says of K-FAC."""
     stepwise = {name: Stepwise(program) for name, program in programs.items()}
     times = measure(stepwise, AVERAGE_EVERY)
-    return times, slowest(stepwise["kfac"].seconds[AVERAGE_EVERY:])
+    return times, slowest(stepwise["K-FAC"].seconds[AVERAGE_EVERY:])
 
 
 def slowest(seconds: Sequence[float]) -> str:
     """Compares the slowest step, with and without averages, with the median step."""
     others = [value for index, value in enumerate(seconds) if index % AVERAGE_EVERY]
-    both = max(seconds[::AVERAGE_EVERY]), max(others)
+    both = max(seconds[::AVERAGE_EVERY]), max(others, default=math.nan)
     ratios = (value / statistics.median(seconds) for value in both)
     return "{:.2f} with averages, {:.2f} without".format(*ratios)
 
@@ -112,7 +102,7 @@ def main(_: Sequence[str]) -> None:
     times, operations, slow = {}, {}, {}
     for model in FLAGS.model:
         programs = make_programs(model)
-        if model in NETWORK_NAMES:
+        if model in NETWORKS:
             times[model], slow[model] = measure_steps(programs)
         else:
             times[model] = measure(programs)
@@ -132,7 +122,7 @@ def main(_: Sequence[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    every = [*MODELS, *NETWORK_NAMES]
+    every = [*MODELS, *NETWORKS]
     flags.DEFINE_multi_enum("model", list(MODELS), every, "Model to train; may be repeated.")
     flags.DEFINE_integer("batch_size", 0, "Examples in a batch. 0: the usual number.", 0)
     flags.DEFINE_integer("repeats", 7, "Pairs of blocks to time.", lower_bound=1)

@@ -7,10 +7,19 @@ import tensorflow as tf
 import kfac
 from benchmarks.kfac_step import INVERT_EVERY, registered_models
 from benchmarks.kfac_step.operation_counts import executed_operations
+from benchmarks.kfac_step.residual_networks import (
+    NETWORKS,
+    make_kfac,
+    mean_loss,
+    random_images,
+    registered_logits,
+)
 from benchmarks.session_programs import SessionProgram, traced
 
 v1 = tf.compat.v1
 
+BATCH_SIZE = 256
+"""Examples in a batch, unless of a residual network."""
 ENCODER = (784, 1000, 500, 250, 30)
 """Units of the encoder. The decoder mirrors them."""
 
@@ -22,15 +31,37 @@ class Program(SessionProgram):
         self,
         model: str,
         optimizer: str,
-        batch_size: int,
+        batch_size: int = 0,
         momentum_type: str = "regular",
+        curvature_share: float = 1.0,
         device: str = "",
     ) -> None:
-        """Builds the graph of a model for "momentum" or "kfac", and initializes the variables."""
+        """Builds the graph and initializes the variables.
+
+        Args:
+          model: One of `MODELS`, or a residual network.
+          optimizer: One of `OPTIMIZERS`.
+          batch_size: Examples in a batch; 0 for the usual number.
+          momentum_type: That of K-FAC, unless on a residual network.
+          curvature_share: Share of the examples that averages of a residual network are made of.
+          device: Device of all operations.
+        """
 
         def build() -> Any:
-            loss, layers = BUILDERS[model](_random_images(batch_size))
-            chosen = _make_optimizer(optimizer, layers, momentum_type)
+            layers = kfac.LayerCollection() if optimizer == "K-FAC" else None
+            loss = _loss(model, batch_size, layers, curvature_share)
+            if layers is None:
+                chosen = v1.train.MomentumOptimizer(1e-3, 0.9)
+            elif model in NETWORKS:
+                chosen = make_kfac(layers, spread_inverses=True)
+            else:
+                chosen = kfac.PeriodicInvCovUpdateKfacOpt(
+                    invert_every=INVERT_EVERY,
+                    learning_rate=1e-4,
+                    damping=0.1,
+                    layer_collection=layers,
+                    momentum_type=momentum_type,
+                )
             return chosen.minimize(loss, v1.train.get_global_step())
 
         super().__init__(build, device)
@@ -68,31 +99,17 @@ def _random_images(batch_size: int) -> Any:
     ).read_value()
 
 
-def build_convnet(images: Any) -> tuple[Any, kfac.LayerCollection]:
-    """Returns the loss and the registered layers of the examples' ConvNet."""
-    layers = kfac.LayerCollection()
-    labels = tf.range(images.shape[0]) % 10
-    return registered_models.convnet_loss(images, labels, layers), layers
-
-
-def build_autoencoder(images: Any) -> tuple[Any, kfac.LayerCollection]:
-    """Returns the loss and the registered layers of an autoencoder with sigmoids."""
-    layers = kfac.LayerCollection()
-    loss = registered_models.autoencoder_loss(images, ENCODER, tf.sigmoid, tf.sigmoid, layers)
-    return loss, layers
-
-
-BUILDERS = {"convnet": build_convnet, "autoencoder": build_autoencoder}
-"""Functions by model, from images to the loss and the registered layers."""
-
-
-def _make_optimizer(name: str, layers: kfac.LayerCollection, momentum_type: str) -> Any:
-    if name == "momentum":
-        return v1.train.MomentumOptimizer(1e-3, 0.9)
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=INVERT_EVERY,
-        learning_rate=1e-4,
-        damping=0.1,
-        layer_collection=layers,
-        momentum_type=momentum_type,
-    )
+def _loss(
+    model: str, batch_size: int, layers: kfac.LayerCollection | None, curvature_share: float
+) -> Any:
+    """Returns the loss of a model, whose layers it registers if there is a collection."""
+    if model in NETWORKS:
+        network = NETWORKS[model]
+        images = random_images(network, batch_size or network.batch_size)
+        if layers is None:
+            return mean_loss(network.logits(images))
+        return mean_loss(registered_logits(network, images, layers, curvature_share))
+    images = _random_images(batch_size or BATCH_SIZE)
+    if model == "convnet":
+        return registered_models.convnet_loss(images, tf.range(images.shape[0]) % 10, layers)
+    return registered_models.autoencoder_loss(images, ENCODER, tf.sigmoid, tf.sigmoid, layers)

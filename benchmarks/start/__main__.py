@@ -16,11 +16,12 @@ from typing import NamedTuple, TypeAlias
 from absl import flags
 
 from benchmarks import harness, rivals
-from benchmarks.resnet_kfac import NETWORK_NAMES, OPTIMIZERS
+from benchmarks.kfac_step import NETWORKS, OPTIMIZERS
 
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")
 OURS = "this project"
+PARTS = ("build", "initialize", "first step")
 RIVAL_NETWORKS = ("resnet20", "resnet56")
 """Networks that the rival's program builds."""
 
@@ -93,7 +94,7 @@ def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
 
 def seconds(records: Sequence[Record]) -> list[float]:
     """Returns the seconds from the empty graph to the end of the first step, of each repeat."""
-    return [sum(each[part] for part in ("build", "initialize", "first step")) for each in records]
+    return [sum(each[part] for part in PARTS) for each in records]
 
 
 def processor_seconds(records: Sequence[Record]) -> list[float]:
@@ -103,21 +104,17 @@ def processor_seconds(records: Sequence[Record]) -> list[float]:
 
 def lines(found: Mapping[Case, Sequence[Record]]) -> Iterator[str]:
     """Yields the lines of a table; ratios compare with K-FAC of the rival, in the same turn."""
-    yield (
-        f"{'case':<48}{'build':>8}{'init':>7}{'step 1':>8}{'total s':>22}{'ratio':>20}"
-        f"{'processor s':>22}{'ratio':>20}{'operations':>12}{'in functions':>14}{'build MB':>10}"
-    )
+    costs = {"total, s": seconds, "processor, s": processor_seconds}
+    counts = ("operations", "in functions", "build MB")
+    rows = []
     for case, records in found.items():
         middle = {part: statistics.median(each[part] for each in records) for part in records[0]}
-        total = seconds(records)
-        processor = processor_seconds(records)
-        yield (
-            f"{case.label:<48}{middle['build']:>8.1f}{middle['initialize']:>7.1f}"
-            f"{middle['first step']:>8.1f}{harness.spread(total, 1):>22}"
-            f"{_ratio(case, seconds, found):>20}{harness.spread(processor, 1):>22}"
-            f"{_ratio(case, processor_seconds, found):>20}{middle['operations']:>12,.0f}"
-            f"{middle['in functions']:>14,.0f}{middle['build MB']:>10.0f}"
-        )
+        row = [case.label, *(f"{middle[part]:.1f}" for part in PARTS)]
+        for cost in costs.values():
+            row += [harness.spread(cost(records), 1), _ratio(case, cost, found)]
+        rows.append([*row, *(f"{middle[count]:,.0f}" for count in counts)])
+    paired = (head for name in costs for head in (name, "ratio"))
+    yield from harness.table(("case", *PARTS, *paired, *counts), rows)
 
 
 def _ratio(
@@ -154,9 +151,7 @@ def main(_: Sequence[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    flags.DEFINE_multi_enum(
-        "network", list(RIVAL_NETWORKS), NETWORK_NAMES, "Network; may be repeated."
-    )
+    flags.DEFINE_multi_enum("network", list(RIVAL_NETWORKS), NETWORKS, "Network; may be repeated.")
     flags.DEFINE_multi_enum(
         "control_flow", list(CONTROL_FLOWS), CONTROL_FLOWS, "Control flow; may be repeated."
     )

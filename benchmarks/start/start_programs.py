@@ -12,8 +12,13 @@ import tensorflow as tf
 import kfac
 import replicate
 from benchmarks import harness, rivals
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, mean_loss, random_images
-from benchmarks.resnet_kfac.step_times import make_kfac, registered_logits
+from benchmarks.kfac_step.residual_networks import (
+    NETWORKS,
+    make_kfac,
+    mean_loss,
+    random_images,
+    registered_logits,
+)
 
 v1 = tf.compat.v1
 

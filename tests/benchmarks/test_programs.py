@@ -27,11 +27,11 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
             "MLP, 2 towers | 30 [25, 35] | 120 [120, 120] | 0.25",
         ),
         (
-            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "kfac": TIMES[1]}}, {}),
+            kfac_step.time_lines({"convnet": {"momentum": TIMES[0], "K-FAC": TIMES[1]}}, {}),
             "convnet | 1.0 [1.0, 2.0] | 3.0 [2.0, 4.0] | 2.00 [1.50, 4.00]",
         ),
         (
-            [kfac_step.operation_line("convnet", {"momentum": 1e9, "kfac": 2.5e9})],
+            [kfac_step.operation_line("convnet", {"momentum": 1e9, "K-FAC": 2.5e9})],
             "convnet, 10⁹ operations: 1.00, 2.50: 2.50",
         ),
         (

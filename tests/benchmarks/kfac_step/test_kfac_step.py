@@ -6,9 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import harness
+from benchmarks.kfac_step import AVERAGE_EVERY, operation_counts, step_programs
 from benchmarks.kfac_step import __main__ as benchmark
-from benchmarks.kfac_step import operation_counts, step_programs
-from benchmarks.resnet_kfac import AVERAGE_EVERY
 from benchmarks.session_programs import traced
 from kfac.linalg.shared import shared
 from kfac.state import run_if
@@ -73,7 +72,7 @@ def test_counts_calls_of_functions_once_they_are_inlined():
 def test_kfac_executes_more_operations_in_an_interval(monkeypatch):
     monkeypatch.setattr(step_programs, "INVERT_EVERY", 1)
     kfac, momentum = (
-        step_programs.Program("convnet", name, batch_size=1) for name in ("kfac", "momentum")
+        step_programs.Program("convnet", name, batch_size=1) for name in ("K-FAC", "momentum")
     )
     assert kfac.executed_operations() > 1.5 * momentum.executed_operations() > 0
 
@@ -85,7 +84,7 @@ def test_slowest_steps_are_compared_with_the_median():
     median = (0.29 + 0.38) / 2
     expected = f"{0.58 / median:.2f} with averages, {0.38 / median:.2f} without"
     assert benchmark.slowest(kfac) == expected
-    times = {"momentum": [0.1, 0.1], "kfac": [0.2, 0.4]}
+    times = {"momentum": [0.1, 0.1], "K-FAC": [0.2, 0.4]}
     *_, line = benchmark.time_lines({"resnet20": times}, {"resnet20": expected})
     cells = ["resnet20", "100.0 [100.0, 100.0]", "300.0 [200.0, 400.0]", "3.00 [2.00, 4.00]"]
     assert line == harness.markdown_row([*cells, expected])

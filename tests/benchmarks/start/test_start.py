@@ -41,7 +41,7 @@ def test_lines_compare_with_the_rival():
     )
     found = {rival: [record(2), record(4)], one: [record(1), record(3)]}
     found |= {four: [record(8), record(8)], momentum: [record(1), record(1)]}
-    _, theirs, ours, towers, plain = benchmark.lines(found)
+    _, _, theirs, ours, towers, plain = benchmark.lines(found)
     assert "3.0 [2.0, 4.0]" in theirs
     assert "6.0 [4.0, 8.0]" in theirs
     assert ours.count("0.62 [0.50, 0.75]") == 2

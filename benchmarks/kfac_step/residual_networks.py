@@ -1,4 +1,4 @@
-"""The residual networks of the benchmarks, by name, in functions of TensorFlow 1 only.
+"""The residual networks of the benchmarks, by name, and K-FAC for them, in TensorFlow 1 only.
 
 References:
   He, Zhang, Ren & Sun (2015), "Deep Residual Learning for Image Recognition", arXiv 1512.03385,
@@ -7,11 +7,15 @@ References:
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+import kfac
+from benchmarks import rivals
+from benchmarks.kfac_step import AVERAGE_EVERY, INVERT_RESIDUAL_EVERY
 from examples.slim.networks import factory
 
 v1 = tf.compat.v1
@@ -62,6 +66,49 @@ def mean_loss(scores: Any) -> Any:
     labels = tf.range(scores.shape[0]) % CLASSES
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+    )
+
+
+def registered_logits(
+    network: Network, images: Any, layers: kfac.LayerCollection, curvature_share: float
+) -> Any:
+    """Builds a network, registers it, and returns the logits of all images.
+
+    With a `curvature_share` below 1 the network is built twice: for the images of which averages
+    are made, and for all.
+    """
+    if curvature_share == 1:
+        logits = network.logits(images)
+        register(layers, logits)
+        return logits
+    register(layers, network.logits(images[: math.ceil(curvature_share * int(images.shape[0]))]))
+    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+        return network.logits(images)
+
+
+def register(layers: kfac.LayerCollection, logits: Any) -> None:
+    """Registers the layers and the loss of a network in the default graph."""
+    # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
+    layers.set_default_scale_and_shift_approximation("diagonal")
+    layers.register_categorical_predictive_distribution(logits, name="classes")
+    if rivals.is_here():
+        layers.set_default_generic_approximation("diagonal")  # For batch norms' scale and shift.
+        layers.auto_register_layers(batch_size=int(logits.shape[0]))
+    else:
+        layers.auto_register_layers()
+
+
+def make_kfac(layers: kfac.LayerCollection, **settings: bool) -> Any:
+    """Returns K-FAC as the benchmarks set it for residual networks, with further settings."""
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=INVERT_RESIDUAL_EVERY,
+        cov_update_every=AVERAGE_EVERY,
+        **settings,
+        learning_rate=1e-4,
+        momentum=0.9,
+        damping=0.01,
+        norm_constraint=1e-3,
+        layer_collection=layers,
     )
 
 

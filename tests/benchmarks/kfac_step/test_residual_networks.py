@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from benchmarks.resnet_kfac import residual_networks
+from benchmarks.kfac_step import residual_networks
 
 v1 = tf.compat.v1
 
