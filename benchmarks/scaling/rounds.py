@@ -107,7 +107,7 @@ def optimizer(case: Case, layers: kfac.LayerCollection | None) -> v1.train.Optim
         learning_rate=FLAGS.kfac_rate * falling,
         damping=0.2,
         momentum=0.9,
-        norm_constraint=0.01,
+        norm_constraint=None if FLAGS.data_dir else 0.01,
         layer_collection=layers,
         invert_every=_INVERT_EVERY,
         cov_update_every=1,
