@@ -23,10 +23,10 @@ Found: TypeAlias = dict[tuple[str, ...], dict[int, list[list[float]]]]
 
 DRAWN = {
     ("adam", "0", "", ""): ("Adam, every step", "#D55E00", "-"),
-    ("adam", "100", "1/0", "mean"): ("Adam, H = 100", "#D55E00", "--"),
+    ("adam", "20", "1/0", "mean"): ("Adam, H = 20", "#D55E00", "--"),
     ("kfac", "0", "", ""): ("K-FAC, every step", "#0072B2", "-"),
-    ("kfac", "100", "1/0", "mean"): ("K-FAC, H = 100, factors averaged", "#0072B2", "--"),
-    ("kfac", "100", "1/0", "local"): ("K-FAC, H = 100, factors local", "#009E73", ":"),
+    ("kfac", "20", "1/0", "mean"): ("K-FAC, H = 20, factors averaged", "#0072B2", "--"),
+    ("kfac", "20", "1/0", "local"): ("K-FAC, H = 20, factors local", "#009E73", ":"),
 }
 
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
             draw(axes, found[max(found)], column)
         row[0].set_title(f"Autoencoder, {name}, {max(found)} workers", loc="left", fontsize=11)
         row[0].set_ylabel("loss, median of the seeds")
-        row[0].legend(frameon=False, fontsize=9)
+    panels[0, 0].legend(frameon=False, fontsize=9)
     figure.savefig(flags.FLAGS.picture)
 
 
