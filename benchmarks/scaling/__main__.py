@@ -26,13 +26,16 @@ from typing import IO, TypeAlias
 from absl import flags
 
 from benchmarks import harness
-from benchmarks.scaling.chains import INTERVAL, KFAC_MODES, ROUND_BITS, SHAPES, Shape
+from benchmarks.scaling.chains import INTERVAL, KFAC_MODES, ROUNDS, SHAPES, Shape
 from replicate.launch.plan import ClusterPlan, cluster_plan
 
 CLUSTER_MODES = ("asynchronous", "synchronous", "averaging", *KFAC_MODES)
 """Modes with a parameter server."""
-MODES = (*CLUSTER_MODES, "all_reduce", *ROUND_BITS, "keras")
-_ONLY_SHAPE = {"averaging": SHAPES[1], **dict.fromkeys(KFAC_MODES, SHAPES[0])}
+MODES = (*CLUSTER_MODES, "all_reduce", *ROUNDS, "keras")
+_ONLY_SHAPE = {
+    "averaging": SHAPES[1],
+    **dict.fromkeys((*KFAC_MODES, "rounds_beside", "rounds_in_fragments"), SHAPES[0]),
+}
 _LEAST_WORKERS = {"dedicated_workers": 3}
 _LIMIT_SECS = 300
 

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 RATE = 1e-6
 KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
 """K-FAC on a cluster: the strategies of `kfac.WorkerRole`."""
-ROUND_BITS = {"rounds": 32, "rounds_4_bits": 4}
-"""All-reduce in rounds: the bits of a change."""
+ROUNDS: dict[str, dict[str, Any]] = {
+    "rounds": {},
+    "rounds_4_bits": {"bits": 4},
+    "rounds_beside": {"delay": 8},
+    "rounds_in_fragments": {"fragments": 2, "delay": 4},
+}
+"""All-reduce in rounds: settings beside the default ones."""
 INTERVAL = 10
 """Steps between two averagings or rounds, or between two inverses of K-FAC, and in a block."""
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 
 from benchmarks.harness import markdown_row
-from benchmarks.scaling.chains import INTERVAL, ROUND_BITS, Shape
+from benchmarks.scaling.chains import INTERVAL, ROUNDS, Shape
 from benchmarks.scaling.simulator import Cost, Job, Link, Outcome, round_bytes, simulate
 
 LINKS = {
@@ -46,8 +46,8 @@ STEP = 2.28e-9
 """Seconds of a step for each weight: INTELLECT-1 (arXiv 2412.01152) made 100 steps with 10^10
 weights in 38 minutes."""
 STEPS = 2000
-HERE = Cost(start=2.5e-3, message=118e-6, byte=2.03e-9, coded=0.0)
-"""Costs on the machine of docs/explanations/scaling.md, 2 cores of an AMD EPYC."""
+HERE = Cost(start=2.5e-3, message=118e-6, byte=2.03e-9, coded=6.3e-9)
+"""Costs on the machine of docs/explanations/scaling.md, 2 cores of an AMD EPYC; bits are 4."""
 
 _SUPERSCRIPTS = str.maketrans("0189", "⁰¹⁸⁹")
 
@@ -126,10 +126,9 @@ def compared(records: Sequence[Sequence[Any]], megabits: float) -> Iterator[str]
 def foretell(mode: str, workers: int, shape: Shape, alone: float, megabits: float) -> Outcome:
     """Simulates a mode of `benchmarks.scaling`, given the seconds of a step of one worker."""
     link = Link(megabits * 1.25e5 / workers if megabits else math.inf)
-    every, bits = (INTERVAL, ROUND_BITS[mode]) if mode in ROUND_BITS else (1, 32)
+    rounds = {"every": INTERVAL, **ROUNDS[mode]} if mode in ROUNDS else {}
     weights = shape.layers * shape.width**2
-    cores = os.cpu_count()
-    case = Job(workers, weights, alone, link, every, bits, cost=HERE, cores=cores)
+    case = Job(workers, weights, alone, link, cost=HERE, cores=os.cpu_count(), **rounds)
     return simulate(case, STEPS)
 
 

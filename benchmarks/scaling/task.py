@@ -22,7 +22,7 @@ from benchmarks.scaling.chains import (
     INTERVAL,
     KFAC_MODES,
     RATE,
-    ROUND_BITS,
+    ROUNDS,
     Shape,
     batch_of,
     initial_weights,
@@ -105,7 +105,7 @@ def train_op_of(mode: str, shape: Shape, features: Any, config: Any) -> tuple[An
         synchronous = v1.train.SyncReplicasOptimizer(sgd, workers)
         hook = synchronous.make_session_run_hook(config.is_chief, num_tokens=0)
         return synchronous.minimize(loss, step), [hook]
-    optimizer = replicate.TowerOptimizer(sgd) if mode in ("all_reduce", *ROUND_BITS) else sgd
+    optimizer = replicate.TowerOptimizer(sgd) if mode in ("all_reduce", *ROUNDS) else sgd
     return optimizer.minimize(loss, step), []
 
 
@@ -124,8 +124,8 @@ def train_estimator(mode: str, shape: Shape, workers: int, steps: int, folder: s
     reduces = {
         "all_reduce": replicate.AllReduce(check_every=0),
         **{
-            each: replicate.AllReduce(every=INTERVAL, bits=bits)
-            for each, bits in ROUND_BITS.items()
+            each: replicate.AllReduce(every=INTERVAL, **settings)
+            for each, settings in ROUNDS.items()
         },
     }
     estimator = replicate.Estimator(

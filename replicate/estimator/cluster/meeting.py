@@ -104,7 +104,9 @@ class Meeting:
             error = _difference(arrived, self._names)
             if error or not absent:
                 ids = {rank: each["id"] for rank, each in arrived.items()}
-                self._exchange(self._key("answer"), json.dumps({"ids": ids, "error": error}))
+                answer = json.dumps({"ids": ids, "error": error})
+                while self._exchange(self._key("answer"), answer) is None:
+                    wait.go_on("its own server to take a note")
                 if error:
                     time.sleep(POLL_SECS)  # The workers read the answer before this process ends.
                     raise WorkersDifferError(error)
@@ -132,15 +134,14 @@ class Meeting:
 
     def _dismiss(self) -> None:
         started = time.monotonic()
-        notes = self._exchange(f"{self._number}{ENDED}", self._id)
         others = range(1, len(self._names))
         while time.monotonic() - started < LEAVE_SECS:
+            notes = self._exchange(f"{self._number}{ENDED}", self._id)
             if notes:
                 here = [rank for rank in others if self._key(f"left/{rank}") not in notes]
                 if have_ended(self._config, here):
                     return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
-            notes = self._exchange()
 
     def _await_dismissal(self) -> None:
         started = heard_at = time.monotonic()

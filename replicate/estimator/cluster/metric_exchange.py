@@ -78,7 +78,8 @@ class MetricExchange:
         ids = {rank: note["id"] for rank, note in notes.items()}
         totals = "" if error else _total([notes[rank]["parts"] for rank in sorted(notes)])
         answer = {"ids": ids, "error": error, "totals": totals}
-        self._exchange(_ANSWER, json.dumps(answer))
+        while not self._exchange(_ANSWER, json.dumps(answer)):
+            wait.go_on("its own server to take a note")
         self._await_readers(set(ids.values()))
         return answer
 
