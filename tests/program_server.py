@@ -38,8 +38,8 @@ def serve(listener):
 
 @functools.cache
 def load():
-    """Imports what all programs have, and keeps its objects out of their garbage collections."""
-    for name in ("tensorflow", "kfac", "replicate.estimator.run_config"):
+    """Imports what most programs use, and keeps its objects out of their garbage collections."""
+    for name in ("tensorflow", "kfac", "replicate.public", "replicate.estimator.run_config"):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

@@ -8,6 +8,7 @@ site itself, so that it works offline.
 """
 
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +55,13 @@ class Page(HTMLParser):
                 self.links.append(Link(target, tag in LOADED))
 
 
+@cache
+def target_of(path: str, folder: Path, site: Path) -> Path | None:
+    """Returns the file that a path leads to from a folder's pages, or None if the site has none."""
+    target = (folder / unquote(path)).resolve()
+    return target if target.is_file() and target.is_relative_to(site) else None
+
+
 def problem(link: Link, path: Path, site: Path, pages: dict[Path, Page]) -> str:
     """Returns what is wrong with a link of the page at `path`, or "" if nothing is."""
     url = urlsplit(link.target)
@@ -64,8 +72,8 @@ def problem(link: Link, path: Path, site: Path, pages: dict[Path, Page]) -> str:
             return "is loaded from another site"
         is_well_formed = url.scheme in ("http", "https") and "." in url.netloc
         return "" if is_well_formed else "is no address of another site"
-    target = (path.parent / unquote(url.path)).resolve() if url.path else path
-    if not target.is_file() or not target.is_relative_to(site):
+    target = target_of(url.path, path.parent, site) if url.path else path
+    if target is None:
         return "leads to no file"
     if url.fragment and target in pages and unquote(url.fragment) not in pages[target].ids:
         return "leads to no such place in the page"

@@ -7,7 +7,7 @@ that its documentation has, so that links to them lead to the row, and from ther
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from sphinx.util.docutils import SphinxDirective
 
 CLASSES = PAGES / "api"  # Their pages; git ignores them.
 OF_SOURCES: dict[int, str] = {}  # Navigation of pages of source files, by the depth of the folder.
+# A class's page and its navigation, by the link to the page of the reference that lists the class.
+OF_CLASSES: dict[str, tuple[str, str]] = {}
 CLASS_PAGE = """{title}
 {line}
 
@@ -207,10 +209,15 @@ def shorten_navigation(
 ) -> None:
     """Leaves the classes out of the navigation of pages outside of the reference.
 
+    For pages of classes it is made in a quicker way.
+
     Pages of source files are no part of it: it is the same for all that are in folders of one
     depth, and takes longer than the rest of such a page.
     """
     full = context.get("toctree")
+    if full and page.startswith("reference/api/"):
+        listed_on = context["parents"][-1]["link"]
+        context["toctree"] = lambda **options: navigation_of_class(page, listed_on, full, options)
     if not full or page.startswith("reference/"):
         return
 
@@ -223,6 +230,37 @@ def shorten_navigation(
         return OF_SOURCES[depth]
 
     context["toctree"] = short
+
+
+def navigation_of_class(
+    page: str, listed_on: str, full: Callable[..., str], options: dict[str, Any]
+) -> str:
+    """Returns the navigation of a class's page.
+
+    It is that of another class of the same page of the reference, with the mark at another entry:
+    to make it anew takes longer than the rest of the page.
+    """
+    if listed_on not in OF_CLASSES:
+        OF_CLASSES[listed_on] = page, full(**options)
+    first, text = OF_CLASSES[listed_on]
+    for name, is_marked in ((first, True), (page, False)):
+        entry = entry_of_class(name, is_marked=is_marked)
+        if text.count(entry) != 1:
+            return full(**options)
+        text = text.replace(entry, entry_of_class(name, is_marked=not is_marked))
+    return text
+
+
+def entry_of_class(page: str, *, is_marked: bool) -> str:
+    """Returns the beginning of the entry that the navigation of class pages has for one of them."""
+    name = page.rpartition("/")[2]
+    title = name.rpartition(".")[2]
+    if is_marked:
+        return (
+            '<li class="toctree-l3 current">'
+            f'<a class="current reference internal" href="#">{title}</a>'
+        )
+    return f'<li class="toctree-l3"><a class="reference internal" href="{name}.html">{title}</a>'
 
 
 def skips(app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:

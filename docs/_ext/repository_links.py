@@ -24,6 +24,7 @@ ROOT = DOCS.parent
 SHOWN = re.compile(r"\A\{\{ file: (\S+) \}\}\n(.*)\Z", re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 SCHEME = "repository:"
+LINKED = "repository_links"  # In the metadata of a page, which processes that read pages hand over.
 
 
 @cache
@@ -92,15 +93,17 @@ def resolve_links(app: Sphinx, document: nodes.document, page: str) -> None:
             link["refuri"] += anchor and f"#{anchor}"
 
 
+def note_links(app: Sphinx, document: nodes.document) -> None:
+    """Keeps the source files that a page links to: reading all pages again would take long."""
+    uris = {link.get("refuri", "") for link in document.findall(nodes.reference)}
+    app.env.metadata[app.env.docname][LINKED] = {
+        uri.removeprefix(SCHEME).partition("#")[0] for uri in uris if uri.startswith(SCHEME)
+    }
+
+
 def linked_files(app: Sphinx) -> set[str]:
-    """Returns the source files that pages link to, found in the written pages' doctrees."""
-    found = set()
-    for page in app.env.found_docs:
-        for link in app.env.get_doctree(page).findall(nodes.reference):
-            uri = link.get("refuri", "")
-            if uri.startswith(SCHEME):
-                found.add(uri.removeprefix(SCHEME).partition("#")[0])
-    return found
+    """Returns the source files that pages link to."""
+    return set().union(*(app.env.metadata[page][LINKED] for page in app.env.found_docs))
 
 
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -115,9 +118,10 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         yield f"source/{path}", {"title": path, "body": f"<h1>{path}</h1>\n{body}"}, "page.html"
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Adds the pages and links."""
     app.connect("source-read", read_page)
+    app.connect("doctree-read", note_links, priority=900)  # After `linkcode` has made its links.
     app.connect("doctree-resolved", resolve_links)
     app.connect("html-collect-pages", source_pages)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

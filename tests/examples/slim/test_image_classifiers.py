@@ -14,6 +14,7 @@ pytest.importorskip("sklearn")
 v1 = tf.compat.v1
 ROOT = pathlib.Path(__file__).parents[3]
 DIGITS = ("--dataset_name=digits", "--model_name=lenet", "--clone_on_cpu")
+SMALL = "--train_image_size=12"
 ADAM = ("--optimizer=adam", "--opt_epsilon=1e-8", "--learning_rate=0.001")
 
 # Flags with their defaults, as slim's program had them; the second paragraph has new flags.
@@ -58,7 +59,7 @@ def test_flags_have_the_defaults_of_slim_except_the_directory(run_program, progr
 def trained(run_program, tmp_path_factory):
     """Directory of a LeNet that two clones trained on digits, and the printed lines."""
     folder = tmp_path_factory.mktemp("lenet")
-    flags = [*DIGITS, *ADAM, "--num_clones=2", "--max_number_of_steps=40", "--batch_size=8"]
+    flags = [*DIGITS, *ADAM, SMALL, "--num_clones=2", "--max_number_of_steps=40", "--batch_size=8"]
     done = run_program(
         "slim.train_image_classifier", *flags, "--moving_average_decay=0.9", f"--train_dir={folder}"
     )
@@ -69,10 +70,10 @@ def trained(run_program, tmp_path_factory):
 def test_prints_its_settings_and_progress_and_writes_its_configuration(trained):
     folder, printed = trained
     assert "2 clones: /device:CPU:0 /device:CPU:0   variables on /device:CPU:0" in printed
-    assert "digits train: 1,437 images, 10 classes, for lenet as 28x28" in printed
+    assert "digits train: 1,437 images, 10 classes, for lenet as 12x12" in printed
     assert "16 = 2 x 8" in printed
     assert f"none in {folder}: starting at step 0" in printed
-    assert re.search(r"model +8 variables, 3,274,634 parameters, 12.49 MiB", printed)
+    assert re.search(r"model +8 variables, 653,194 parameters, 2.49 MiB", printed)
     steps = re.findall(r"^step (\d+) +loss", printed, re.MULTILINE)
     assert steps == ["10", "20", "30", "40"]
     assert f"checkpoint      {folder}/model.ckpt-40\n" in printed
@@ -91,7 +92,7 @@ def config_of(folder, name="config.json"):
 def test_evaluation_on_two_clones_takes_the_averages(trained, run_program, tmp_path):
     folder, _ = trained
     flags = [*DIGITS, f"--checkpoint_path={folder}", f"--eval_dir={tmp_path}", "--progress=off"]
-    flags += ["--num_clones=2", "--batch_size=77"]
+    flags += ["--num_clones=2", "--batch_size=77", "--eval_image_size=12"]
     found = []
     for own in ((), ("--moving_average_decay=0.9",)):
         done = run_program("slim.eval_image_classifier", *flags, *own)
@@ -106,7 +107,7 @@ def test_goes_on_from_its_checkpoint_and_tunes_another(trained, run_program, tmp
     folder, _ = trained
     flags = (*DIGITS, f"--train_dir={tmp_path}", "--optimizer=sgd", f"--checkpoint_path={folder}")
     flags += ("--checkpoint_exclude_scopes=lenet/logits", "--trainable_scopes=lenet/logits")
-    flags += ("--batch_size=4",)
+    flags += ("--batch_size=4", SMALL)
     first = run_program("slim.train_image_classifier", *flags, "--max_number_of_steps=2")
     assert first.code == 0, first.err
     assert "6 of 8 variables of" in first.out
@@ -155,7 +156,7 @@ def reader(folder):
 
 
 def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
-    flags = (*DIGITS, f"--train_dir={tmp_path}", "--learning_rate=1e30", "--batch_size=2")
+    flags = (*DIGITS, SMALL, f"--train_dir={tmp_path}", "--learning_rate=1e30", "--batch_size=2")
     done = run_program("slim.train_image_classifier", *flags)
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert "training diverged" in done.err

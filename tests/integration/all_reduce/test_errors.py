@@ -188,20 +188,6 @@ def test_worker_whose_variables_differ_is_named(workers, tmp_path):
         assert "'out'" in str(each)
 
 
-def test_port_of_an_eager_strategy_is_refused_with_advice(workers, tmp_path, monkeypatch):
-    """TensorFlow's eager mode starts a server for `MultiWorkerMirroredStrategy`."""
-    monkeypatch.setattr(servers, "_has_eager_server", lambda: True)
-    role = workers.new(2)[0]
-    _, port = role.jobs["chief"][0].split(":")
-    with (
-        socket.create_server(("", int(port))),
-        pytest.raises(ValueError, match="Cannot start") as e,
-    ):
-        workers.train(workers.model(), workers.parts(0, 12)[0], tmp_path, role)
-    assert "MultiWorkerMirroredStrategy() does when it is made outside of a graph" in str(e.value)
-    assert "RunConfig(train_distribute=replicate.AllReduce())" in str(e.value)
-
-
 @pytest.mark.parametrize("end", ["of training", "of an evaluation"])
 def test_chief_does_not_wait_for_a_worker_that_has_ended(workers, end):
     """It waits as long as something listens at the worker's address: that may only be slow."""

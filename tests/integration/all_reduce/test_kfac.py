@@ -85,25 +85,17 @@ def test_workers_with_towers_equal_one_tower(workers, tmp_path, settings):
 
 @pytest.mark.broad
 def test_inverses_beside_the_steps_equal_those_of_one_tower(workers, tmp_path):
-    """Each of three workers computes a share of an EKFAC basis, which all use in the same step."""
-    model_fn = model(invert_every=3, inverse_delay=2, approx="ekfac")
-    expected = workers.train(model_fn, workers.parts(0, 12)[0], tmp_path / "one")
-    inputs = workers.parts(0, 3, 8, 12)
-    found = workers.train_together(model_fn, inputs, tmp_path / "many", uneven="weighted")
-    assert workers.only(found)["kfac/snapshot_step"] == 6
+    """Each of three workers computes a share of an EKFAC basis, which all use in the same step.
+
+    They go on where one process has begun an inverse: checkpoints have the copy of the averages.
+    """
+    model_fn, folder = model(invert_every=3, inverse_delay=2, approx="ekfac"), tmp_path / "many"
+    [whole], parts = workers.parts(0, 12), workers.parts(0, 3, 8, 12)
+    expected = workers.train(model_fn, whole, tmp_path / "one", max_steps=13)
+    assert workers.train(model_fn, whole, folder, max_steps=7)["kfac/snapshot_step"] == 6
+    found = workers.train_together(model_fn, parts, folder, uneven="weighted", max_steps=13)
+    assert workers.only(found)["kfac/snapshot_step"] == 12
     workers.assert_close(found[0], expected, 5e-6)
-
-
-@pytest.mark.broad
-def test_workers_go_on_with_inverses_that_one_process_has_begun(workers, tmp_path):
-    """Checkpoints have the copy of the averages, between its step and the use of its inverses."""
-    model_fn, folder = model(layers=ONE_LAYER, invert_every=3, inverse_delay=2), tmp_path / "many"
-    [whole] = workers.parts(0, 12)
-    expected = workers.train(model_fn, whole, tmp_path / "one", max_steps=12)
-    found = workers.train(model_fn, whole, folder, max_steps=7)
-    assert found["kfac/snapshot_step"] == 6
-    found = workers.train_together(model_fn, workers.parts(0, 8, 12), folder, max_steps=12)
-    workers.assert_close(workers.only(found), expected)
 
 
 @pytest.mark.broad
