@@ -86,6 +86,12 @@ def not_the_first(state):
     return (False, True) if isinstance(state, tuple) and len(state) == 2 else True
 
 
+def set_all(session, variables, values):
+    """Gives variables their values in one step."""
+    first = [each.initializer.inputs[1] for each in variables]
+    session.run([each.initializer for each in variables], dict(zip(first, values, strict=True)))
+
+
 def result_of(module, case):
     """Returns names and shapes of variables, collections, and all that is computed."""
     unroll, make = CASES[case]
@@ -96,10 +102,10 @@ def result_of(module, case):
         losses = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)
         gradients = tf.gradients([tf.reduce_sum(each**2) for each in outcome], variables)
         session.run(v1.global_variables_initializer())
-        starts = {each.name: session.run(each) for each in variables if "bias" in each.name}
-        for each in variables:
-            draws = np.random.RandomState(zlib.crc32(each.name.encode()))
-            each.load(draws.uniform(-1, 1, each.shape).astype("f4"), session)
+        starts = session.run({each.name: each for each in variables if "bias" in each.name})
+        drawn = [np.random.RandomState(zlib.crc32(each.name.encode())) for each in variables]
+        values = [draws.uniform(-1, 1, v.shape) for draws, v in zip(drawn, variables, strict=True)]
+        set_all(session, variables, values)
         return (
             [(each.name, each.shape.as_list(), each.trainable) for each in variables],
             starts,

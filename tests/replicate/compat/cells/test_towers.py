@@ -50,11 +50,11 @@ def trained(network, towers):
         features = {"x": tf.constant(X), "lengths": tf.constant(LENGTHS)}
         spec = on_towers(features, tf.constant(LABELS), "train", {"network": network})
         session.run(v1.global_variables_initializer())
-        draws = np.random.default_rng(1)
-        for each in v1.trainable_variables():
-            each.load(draws.uniform(-1, 1, each.shape).astype("f4"), session)
+        draws, variables = np.random.default_rng(1), v1.trainable_variables()
+        drawn = {each.initializer.inputs[1]: draws.uniform(-1, 1, each.shape) for each in variables}
+        session.run([each.initializer for each in variables], drawn)
         loss, _ = session.run([spec.loss, spec.train_op])
-        return loss, {each.op.name: session.run(each) for each in v1.trainable_variables()}
+        return loss, session.run({each.op.name: each for each in variables})
 
 
 @pytest.mark.parametrize(
