@@ -13,30 +13,6 @@ def make(network, mode="empirical", **kwargs):
     return FisherEstimator(None, 0.9, 0.1, network.collection, estimation_mode=mode, **kwargs)
 
 
-def averages_after_one_update(network, session, features, labels, mode="empirical"):
-    estimator = make(network, mode)
-    update = estimator.make_cov_update_op()
-    session.run(v1.global_variables_initializer())
-    session.run(update, network.feed(features, labels))
-    return session.run([factor.cov for factor in estimator.factors])
-
-
-def test_three_towers_give_the_factors_of_one_batch(build_network, session, batch):
-    with tf.Graph().as_default(), v1.Session() as other:
-        one = build_network(1, "float64")
-        expected = averages_after_one_update(one, other, [batch[0]], [batch[1]])
-    network = build_network(3, "float64")
-    estimator = make(network)
-    update = estimator.make_cov_update_op()
-    averages = [factor.cov for factor in estimator.factors]
-    initialize = v1.global_variables_initializer()
-    for cuts in ((4, 8), (2, 9)):
-        session.run(initialize)
-        session.run(update, network.feed(*(np.split(a, cuts) for a in batch)))
-        for found, of_one in zip(session.run(averages), expected, strict=True):
-            np.testing.assert_allclose(found, of_one, rtol=1e-12, atol=1e-14)
-
-
 def test_towers_work_on_their_own_devices(build_network, graph):
     estimator = make(build_network(2))
     before = set(graph.get_operations())

@@ -67,13 +67,6 @@ def test_default_collection(graph):
         get()
 
 
-def test_report(graph):
-    collection = kfac.LayerCollection()
-    register_dense(collection)
-    expected = "fc/w, fc/b: FullyConnectedKFACBasicFB, kron 4x4 (x) 2x2, 1 tower(s)"
-    assert collection.report() == expected
-
-
 DEFAULTS = {
     "generic": ("diagonal", "full"),
     "fully_connected": ("kron", "ekfac"),

@@ -154,21 +154,14 @@ def test_different_variables_are_refused_with_both_lists(graph, first, second, d
         build(1, second)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "reuse", "difference"),
-    [
-        ("wb", "w", None, r"does not make s/b\. copy 0 made \[s/w, s/b\]; copy 1 made \[s/w\]"),
-        ("w", "wb", None, r"also makes s/b\. copy 0 made \[s/w\]; copy 1 made \[s/w, s/b\]"),
-        ("w", "wb", v1.AUTO_REUSE, r"also makes s/b\. copy 0"),
-    ],
-)
-def test_different_calls_of_get_variable_are_refused(graph, first, second, reuse, difference):
+def test_different_calls_of_get_variable_are_refused_in_a_scope_that_reuses(graph):
     def model(index):
-        with v1.variable_scope("s", reuse=reuse):
-            for name in second if index else first:
+        with v1.variable_scope("s", reuse=v1.AUTO_REUSE):
+            for name in "wb" if index else "w":
                 v1.get_variable(name, shape=[2])
 
-    with pytest.raises(ValueError, match=difference):
+    text = r"also makes s/b\. copy 0 made \[s/w\]; copy 1 made \[s/w, s/b\]"
+    with pytest.raises(ValueError, match=text):
         build_copies(model)
 
 

@@ -83,8 +83,8 @@ def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
     assert {"damping", "mean_curvature", "skipped_steps", "rejected_steps"} <= written.keys()
 
 
-def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, session, batch):
-    network = build_network(1)
+def test_all_inverses_at_once_are_those_of_the_thunks(build_mlp, graph, session, rows):
+    network = build_mlp()
     estimator = FisherEstimator(None, 0.9, 0.1, network.collection)
     averages = estimator.make_cov_update_op()
     _, thunks = estimator.make_vars_and_create_op_thunks()
@@ -98,7 +98,7 @@ def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, sess
     assert counts == [1, 1, 1, 1, 2]
     thunk_ops = [thunk() for thunk in thunks]
     session.run(v1.global_variables_initializer())
-    session.run(averages, network.share(batch))
+    session.run(averages, network.share(rows))
     for op in thunk_ops:
         session.run(op)
     inverses = estimator.inv_variables

@@ -70,21 +70,6 @@ def test_sparse_gradients_are_refused(graph):
             block.multiply_inverse(sparse)
 
 
-def test_towers(graph):
-    params = v1.get_variable("fc/w", [2, 3]), v1.get_variable("fc/b", [3])
-    block = FullyConnectedKFACBasicFB(kfac.LayerCollection(), params)
-    assert (block.name, block.has_bias, block.num_registered_towers) == ("fc/w", True, 0)
-    tensors = []
-    for device in ("/cpu:1", "/cpu:3"):
-        with v1.device(device):
-            tensors.append((tf.ones([4, 2]), tf.ones([4, 3])))
-        block.register_additional_tower(*tensors[-1])
-    assert block.num_registered_towers == 2
-    assert block.inputs == tuple(x for x, _ in tensors)
-    assert block.tensors_to_compute_grads() == tuple(s for _, s in tensors)
-    assert block.devices == ("/device:CPU:1", "/device:CPU:3")
-
-
 def test_powers_and_cholesky_factors(laboratory, moment):
     random = np.random.RandomState(0)
     x, g = random.randn(9, 2), random.randn(9, 3)

@@ -34,25 +34,6 @@ def test_variables_are_named_after_the_factor(factor):
     assert factor.cov_variables == before
 
 
-def test_average_of_two_batches_is_free_of_the_zero_start(factor, rows, session):
-    first, second = np.random.RandomState(0).randn(2, 5, 2)
-    update = factor.make_covariance_update_op(0.8)
-    session.run(v1.global_variables_initializer())
-    session.run(update, {rows: first})
-    np.testing.assert_allclose(session.run(factor.cov), moment(first), rtol=1e-12)
-    session.run(update, {rows: second})
-    expected = (0.8 * moment(first) + moment(second)) / 1.8
-    np.testing.assert_allclose(session.run(factor.cov), expected, rtol=1e-12)
-    np.testing.assert_allclose(session.run(factor.trace()), np.trace(expected), rtol=1e-12)
-
-
-def test_sources_are_summed(graph, session):
-    x, y = np.random.RandomState(0).randn(2, 6, 2)
-    tensors = ((tf.constant(x[:3]), tf.constant(x[3:])), (tf.constant(y[:3]), tf.constant(y[3:])))
-    factor = FullyConnectedKroneckerFactor(tensors, False, ("", ""), name="fc/output")
-    np.testing.assert_allclose(session.run(factor.batch_statistic()), moment(x) + moment(y))
-
-
 def test_substitutes_replace_the_tensors(factor, rows, session):
     other = np.array([[1.0, 2.0]])
     statistic = factor.batch_statistic({rows.ref(): tf.constant(other)})

@@ -8,7 +8,7 @@ import tensorflow as tf
 import kfac
 from kfac.estimator import FisherEstimator
 from kfac.linalg import damped_matrix
-from kfac.linalg.damped_functions import MatrixFunction, Power, UndampedMatrix
+from kfac.linalg.damped_functions import MatrixFunction
 
 v1 = tf.compat.v1
 
@@ -100,15 +100,3 @@ def test_structured_blocks_refuse_a_new_function(graph):
     block.instantiate_factors([[outputs]], 0.1)
     with pytest.raises(ValueError, match=r"Cannot compute the whitening of factor 'conv/w/input'"):
         block.register(Whitening())
-
-
-def test_functions_of_a_matrix_share_a_decomposition(graph, session):
-    matrix = np.array([[4.0, 1.0], [1.0, 3.0]])
-    undamped = UndampedMatrix(tf.constant(matrix), None)
-    damping, previous = tf.constant(0.5, tf.float64), tf.zeros([2, 2], tf.float64)
-    for power in (-1, -0.5, 2):
-        found = session.run(Power(power).compute(undamped, damping, previous).matrix)
-        values, vectors = np.linalg.eigh(matrix + 0.5 * np.eye(2))
-        np.testing.assert_allclose(found, vectors * values**power @ vectors.T, rtol=1e-12)
-    eigen = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
-    assert len(eigen) == 1

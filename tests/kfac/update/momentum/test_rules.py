@@ -14,21 +14,6 @@ from kfac.update.momentum.rules import add_weight_decay, norm_constraint_coeffic
 v1 = tf.compat.v1
 
 
-@pytest.mark.parametrize("kind", [RegularMomentum, AdamMomentum])
-def test_velocities_and_change(run_step, gradients, velocities, damped, quadratic_change, kind):
-    """Velocities are preconditioned, or of Adam's kind are gradients, and preconditioned later."""
-    raw, rate, new, change = run_step(kind(0.2, 0.9, None, 0.1))
-    is_regular, update = kind is RegularMomentum, []
-    for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
-        np.testing.assert_allclose(n, 0.9 * v + (g / m if is_regular else g), rtol=1e-14)
-        step = n if is_regular else n / m
-        np.testing.assert_allclose(r, step + 0.1, rtol=1e-14)
-        update.append(-0.2 * step)
-    assert rate == 0.2
-    surplus = 0.4 if is_regular else 0.0
-    assert change == pytest.approx(quadratic_change(update, surplus), rel=1e-12)
-
-
 def test_without_momentum_there_are_no_velocities(inputs, session, damped, gradients):
     assert RegularMomentum(0.1, tf.constant(0.0), None, None).keeps_velocities
     assert not AdamMomentum(0.1, None, None, None).keeps_velocities
