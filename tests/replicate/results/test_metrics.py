@@ -154,8 +154,8 @@ def test_streaming_metrics_are_those_of_one_tower_and_of_numpy(style):
         }
 
     with style():
-        one, two, four = (evaluated(make, towers) for towers in (1, 2, 4))
-    for found in (one, two, four):
+        one, four = (evaluated(make, towers) for towers in (1, 4))
+    for found in (one, four):
         np.testing.assert_allclose(found["correlation"], np.corrcoef(P, Y)[0, 1], rtol=1e-5)
         np.testing.assert_allclose(found["covariance"], np.cov(P, Y)[0, 1], rtol=1e-5)
         np.testing.assert_allclose(found["rows"], P, rtol=1e-5)
