@@ -159,6 +159,35 @@ def test_moving_from_two_to_three_towers_keeps_every_factor(tmp_path):
     assert_close(after, one_tower()[6])
 
 
+def packed_model(features, labels, mode):
+    """The default model with packed averages, and inverses in bfloat16."""
+    config = kfac.CurvatureConfig(factor_storage="packed", inverse_dtype="bfloat16")
+    layers = kfac.graph_layer_collection(config=config)
+    loss = register(features, labels, layers)
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=minimize(loss, lambda: make(layers)))
+
+
+def test_packed_storage_of_two_towers_goes_on_exactly_and_equals_that_of_one(tmp_path):
+    """Between two updates of the inverses. Of two towers they differ by rounding to 8 bits."""
+    path = str(tmp_path / "model.ckpt")
+    with tf.Graph().as_default():
+        one = run(build(packed_model, 1).train_op)
+    with tf.Graph().as_default():
+        train_op = build(packed_model, 2).train_op
+        straight = run(train_op)
+        run(train_op, 3, save=path)
+        restored, *_, resumed = run(train_op, 3, restore=path)
+    kept = [straight[6][f"kfac/hidden/w/input/{leaf}"] for leaf in ("cov", "inverse")]
+    assert (kept[0].shape, kept[1].dtype) == ((2, 5), tf.bfloat16.as_numpy_dtype)
+    for found, expected in ((restored, straight[3]), (resumed, straight[6])):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert np.abs(one[6]["hidden/w"] - one[0]["hidden/w"]).max() > 0.01
+    for name in ("hidden/w", "logits/w", "kfac/hidden/w/input/cov"):
+        np.testing.assert_allclose(straight[6][name], one[6][name], atol=2e-3, err_msg=name)
+
+
 def preconditioned_model(features, labels, mode):
     """A model one layer of which has curvature, before the step of Adam."""
     layers = kfac.graph_layer_collection()
