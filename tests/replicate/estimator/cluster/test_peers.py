@@ -11,7 +11,7 @@ from replicate.estimator.cluster_config import ClusterConfig
     ("fewest", "advice"),
     [
         (None, "Start all workers again, or look for its error"),
-        (2, "replicate.launch with --min_workers=2 starts them as a new group. Nothing else does"),
+        (2, "Those that are left hand over the newest step and end: replicate.launch with --min_"),
     ],
 )
 def test_text_about_a_lost_worker_tells_the_way_on(fewest, advice):
