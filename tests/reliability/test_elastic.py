@@ -180,9 +180,10 @@ class RandomFaults:
         self.frozen = set()
         self.timers = []
         self._chance = chance
-        self._newest, self._at = 0, None
+        self._newest, self._at, self._has_lost = 0, None, False
 
     def __call__(self, supervisor, name, text):
+        self._has_lost = self._has_lost or "those that are left go on" in text
         if text.startswith("step "):
             self._note(int(text.split()[1]))
         is_moment = text.startswith(("step ", "ready", "imported")) and self._chance.random() < 0.05
@@ -193,7 +194,8 @@ class RandomFaults:
         time.sleep(self._chance.random() * 0.1)
         victims = self._chance.sample(names, 2 if kind.endswith("two") else 1)
         self.made.append((kind, *victims, text))
-        self._at = self._at or time.monotonic()
+        if self._at is None:
+            self._at, self._has_lost = time.monotonic(), False
         for pid in map(supervisor.pid, victims):
             os.killpg(pid, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP)
             if kind == "freeze":
@@ -206,7 +208,7 @@ class RandomFaults:
         """Keeps how far training went back, and the seconds from a fault to the next new step."""
         if step < self._newest:
             self.steps_back.append(self._newest - step)
-        elif step > self._newest and self._at is not None:
+        elif step > self._newest and self._at is not None and self._has_lost:
             self.recoveries.append(time.monotonic() - self._at)
             self._at = None
         self._newest = max(self._newest, step)
