@@ -20,6 +20,11 @@ class BackgroundRun:
         )
         self._thread.start()
 
+    @property
+    def is_done(self) -> bool:
+        """True once the run has ended without an error."""
+        return not self._thread.is_alive() and self._error is None
+
     def wait(self) -> None:
         """Waits for the end of the run, and raises its error."""
         self._thread.join()

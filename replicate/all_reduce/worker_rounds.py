@@ -183,6 +183,14 @@ class WorkerRounds:
         self.are_equal = all(mark == TOGETHER for mark in marks)
 
     @property
+    def is_complete(self) -> bool:
+        """True if all workers could go on with the variables of this one, also inside of a round.
+
+        They are then what a checkpoint may hold: no sums are on the way.
+        """
+        return self._kept.is_cut and all(run.is_done for run in self._running.values())
+
+    @property
     def next_step(self) -> int:
         """The next step at which a fragment has a round, or the sums of one are taken."""
         taken = [step + self.group.settings.delay for step in self._open.values()]

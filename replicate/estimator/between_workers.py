@@ -129,7 +129,7 @@ def hand_over_of(
         names,
         config.global_id_in_cluster or 0,
         watchdog.lost_peers,
-        lambda: rounds is None or rounds.are_equal,
+        lambda: rounds is None or rounds.can_hand_over,
         is_by_signal,
     )
     watchdog.end_after(hook.hand_over)

@@ -7,6 +7,7 @@ weights at the end. Each worker has its own batches, as `worker_share` gives the
 its step when the number of workers has changed: `expected` tells the weights.
 """
 
+import json
 import os
 import sys
 import time
@@ -19,6 +20,10 @@ import replicate
 v1 = tf.compat.v1
 ROWS, WIDTH, BATCH, RATE = 4000, 3, 2, 0.05
 MIN_WORKERS = int(os.environ.get("MIN_WORKERS", "2"))
+SAVE_STEPS = int(os.environ.get("SAVE_STEPS", "1000000"))
+STREAM = json.loads(os.environ.get("STREAM", "{}"))
+"""Settings of rounds, such as fragments; the model then has a second variable."""
+
 STEP_SECS = float(os.environ.get("STEP_SECS", "0.05"))
 
 
@@ -65,7 +70,10 @@ class Report(v1.train.SessionRunHook):
 
 def model_fn(features, labels, mode):
     weights = v1.get_variable("weights", [WIDTH], tf.float64, v1.zeros_initializer())
-    loss = tf.reduce_mean(tf.square(tf.linalg.matvec(features, weights) - labels))
+    outputs = tf.linalg.matvec(features, weights)
+    if STREAM:
+        outputs += v1.get_variable("bias", [], tf.float64, v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(outputs - labels))
     optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(RATE))
     train_op = optimizer.minimize(loss, v1.train.get_global_step())
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -77,10 +85,10 @@ def input_fn():
 
 def main(folder, steps, every):
     settings = replicate.AllReduce(
-        min_workers=MIN_WORKERS, every=int(every) or None, timeout_secs=60
+        min_workers=MIN_WORKERS, every=int(every) or None, timeout_secs=60, **STREAM
     )
     config = replicate.RunConfig(
-        train_distribute=settings, save_checkpoints_steps=10**6, progress="off"
+        train_distribute=settings, save_checkpoints_steps=SAVE_STEPS, progress="off"
     )
     estimator = replicate.Estimator(model_fn, folder, config)
     size = config.num_worker_replicas or 1

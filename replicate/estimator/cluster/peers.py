@@ -104,6 +104,20 @@ def loss_of(config: RunConfig, names: Sequence[str]) -> str:
     """Returns the text of the error about lost workers."""
     return (
         f"{config.task_type} {config.task_id} ends because a step cannot be completed: there is no "
-        f"answer from {'; '.join(names)}. Start all workers again, or look for its error; training "
-        "continues from the newest checkpoint."
+        f"answer from {'; '.join(names)}. {_way_on(config)}"
+    )
+
+
+def _way_on(config: RunConfig) -> str:
+    """Returns the text about the next start."""
+    fewest = None if config.all_reduce is None else config.all_reduce.min_workers
+    if fewest is None:
+        return (
+            "Start all workers again, or look for its error; training continues from the newest "
+            "checkpoint."
+        )
+    return (
+        f"Those that are left hand over the newest step and end: replicate.launch with "
+        f"--min_workers={fewest} starts them as a new group. Nothing else does: another scheduler "
+        "must start as many workers as TF_CONFIG lists, and training continues from that step."
     )

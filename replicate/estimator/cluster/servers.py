@@ -10,6 +10,7 @@ TensorFlow's servers know no passwords and listen on all network interfaces, wha
 cluster gives: anyone who reaches the port can run code. A cluster belongs on a private network.
 """
 
+import concurrent.futures
 import contextlib
 import socket
 import time
@@ -61,6 +62,7 @@ WORKER_DELAY_SECS = 5
 _SHORTEST_POLL_SECS = 0.1
 _TELL_SECS = 10
 _ANSWER_SECS = 5
+_MOST_ASKED = 256  # Tasks that are asked at the same time.
 _REFUSAL_SECS = 1
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _CHIEF = 0
@@ -177,15 +179,21 @@ def absent_tasks(
 ) -> list[str]:
     """Returns tasks of jobs, this one excepted, that do not answer, such as "ps 0 at 'a:2222'".
 
-    Each has `limit_secs` for its answer.
+    All are asked at once, and have `limit_secs` for their answers: a process whose own link is cut
+    knows it as soon as the others do.
     """
     own = (config.task_type, config.task_id)
-    return [
-        f"{job} {index} at {address!r}"
+    asked = {
+        f"{job} {index} at {address!r}": address
         for job in jobs
         for index, address in _addresses(config, job)
-        if (job, index) != own and not _answers(address, limit_secs)
-    ]
+        if (job, index) != own
+    }
+    if not asked:
+        return []
+    with concurrent.futures.ThreadPoolExecutor(min(len(asked), _MOST_ASKED)) as pool:
+        answers = pool.map(lambda address: _answers(address, limit_secs), asked.values())
+        return [name for name, answer in zip(asked, answers, strict=True) if not answer]
 
 
 def have_ended(config: RunConfig, ranks: Iterable[int]) -> bool:

@@ -42,6 +42,9 @@ WAKE_SECS = 10
 PEER_WAKE_SECS = 3
 """The same, after the loss of a worker without which no other can go on."""
 
+HANDED_OVER_WAKE_SECS = 1.0
+"""The same, once the newest step is handed over: nothing can be lost, and others wait."""
+
 PEER_LOOK_SECS = 1.0
 """Seconds without a step after which workers that can go on without others ask all of them."""
 
@@ -167,7 +170,8 @@ class Watchdog(ScheduledHook):
         lost = self.peers.lost() or self._silent_peers()
         if not lost or (not self.peers.is_chief_lost and has_ended(self._config)):
             return False
-        self._end(loss_of(self._config, lost), PEER_WAKE_SECS)
+        wake_secs = PEER_WAKE_SECS if self._hand_over is None else HANDED_OVER_WAKE_SECS
+        self._end(loss_of(self._config, lost), wake_secs)
         return True
 
     def _silent_peers(self) -> list[str]:

@@ -23,7 +23,7 @@ LIMIT_SECS = 60.0
 
 @final
 class HandOverHook(ScheduledHook):
-    """Keeps a copy of the variables after each step after which all workers are equal.
+    """Keeps a copy of the variables after each step after which all could go on with them.
 
     It runs after all hooks that change or save variables.
     """
@@ -36,14 +36,14 @@ class HandOverHook(ScheduledHook):
         names: Sequence[str],
         rank: int,
         lost: Callable[[], Sequence[str]],
-        are_equal: Callable[[], bool],
+        is_whole: Callable[[], bool],
         is_by_signal: Callable[[], bool],
     ):
         """Stores the parts.
 
         `names` are those of the workers by rank, and `lost` returns those that are lost.
-        `are_equal` tells if all workers have the same variables after this step, `is_by_signal` if
-        a signal ends them.
+        `is_whole` tells if all could go on with the variables that this worker has after this step,
+        `is_by_signal` if a signal ends them.
         """
         self._readings = readings
         self._position = position
@@ -51,7 +51,7 @@ class HandOverHook(ScheduledHook):
         self._names = names
         self._rank = rank
         self._lost = lost
-        self._are_equal = are_equal
+        self._is_whole = is_whole
         self._is_by_signal = is_by_signal
         self._state: HandOver | None = None
         self._session: v1.Session = None
@@ -84,9 +84,9 @@ class HandOverHook(ScheduledHook):
             self.state.remove()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Copies the variables if they are equal on all workers."""
+        """Copies the variables if all workers could go on with them."""
         del run_context, run_values
-        if self._are_equal():
+        if self._is_whole():
             self._take()
 
     def end(self, session: v1.Session) -> None:

@@ -67,6 +67,11 @@ class RoundsHook(ScheduledHook):
         return not self._is_between_rounds and self._rounds.are_equal
 
     @property
+    def can_hand_over(self) -> bool:
+        """True if others could go on with the variables that this worker has after this step."""
+        return self.are_equal or self._rounds.is_complete
+
+    @property
     def _is_between_rounds(self) -> bool:
         """True if this worker has made steps since the last round."""
         return self._readings.step != self._last_step

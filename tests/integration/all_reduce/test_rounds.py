@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import replicate
 from replicate.all_reduce.worker_rounds import WorkerRounds
+from replicate.estimator.checkpoints.hand_over import HandOver
 
 v1 = tf.compat.v1
 
@@ -209,6 +210,19 @@ class FragmentReference:
         self.workers[:, entries] = mixing * local + (1 - mixing) * self._centers[entries]
 
 
+@pytest.fixture
+def handed_over(monkeypatch):
+    """Steps of the copies that workers have made for others."""
+    found, take = [], HandOver.take
+
+    def recorded(self, session):
+        take(self, session)
+        found.append(int(session.run(self._step)))
+
+    monkeypatch.setattr(HandOver, "take", recorded)
+    return found
+
+
 FRAGMENTS = {1: [range(6)], 2: [(0, 1, 4, 5), (2, 3)], 3: [(0, 1, 5), (2, 3), (4,)]}
 
 
@@ -221,8 +235,13 @@ FRAGMENTS = {1: [range(6)], 2: [(0, 1, 4, 5), (2, 3)], 3: [(0, 1, 5), (2, 3), (4
         (3, 2, 0.25, True),
     ],
 )
-def test_fragments_and_delays_equal_numpy(workers, tmp_path, fragments, delay, mixing, has_input):
-    """Five rounds of each fragment, then one of all; with a delay of 2, up to three at once."""
+def test_fragments_and_delays_equal_numpy(
+    workers, tmp_path, handed_over, fragments, delay, mixing, has_input
+):
+    """Five rounds of each fragment, then one of all; with a delay of 2, up to three at once.
+
+    Every worker has a copy for the others from after each step at which no sums are on the way.
+    """
     steps = 16 if has_input else 15
     parts = [(workers.X[a:b], workers.Y[a:b]) for a, b in ((0, 8), (8, 12))]
     reference = FragmentReference(3, FRAGMENTS[fragments], delay, mixing, parts)
@@ -232,7 +251,7 @@ def test_fragments_and_delays_equal_numpy(workers, tmp_path, fragments, delay, m
         in_parts,
         inputs if has_input else [lambda each=each: each().take(steps) for each in inputs],
         tmp_path,
-        settings=rounds(3, fragments=fragments, delay=delay, mixing=mixing),
+        settings=rounds(3, fragments=fragments, delay=delay, mixing=mixing, min_workers=1),
         devices=workers.TOWERS,
         uneven="weighted",
         max_steps=steps if has_input else None,
@@ -240,6 +259,9 @@ def test_fragments_and_delays_equal_numpy(workers, tmp_path, fragments, delay, m
     for values, expected in zip(found, reference.workers, strict=True):
         weights = np.concatenate([values[name].ravel() for name in ("a", "b", "c", "average")])
         np.testing.assert_allclose(weights, expected, rtol=2e-5)
+    if delay == 0 or fragments == 1:
+        surely = range(steps) if delay == 0 else range(3 + delay, steps, 3)
+        assert all(handed_over.count(step) == 2 for step in surely), handed_over
     for name in ("a", "b", "c", "average"):
         np.testing.assert_array_equal(found[0][name], found[1][name])
 

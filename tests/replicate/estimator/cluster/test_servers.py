@@ -92,6 +92,15 @@ def test_tasks_that_do_not_answer_are_named(listening, roles, monkeypatch):
     ]
 
 
+def test_all_tasks_are_asked_at_once(monkeypatch):
+    """Else a process whose link is cut needs the time limit once for each of the others."""
+    together = threading.Barrier(3, timeout=5)
+    monkeypatch.setattr(servers, "_answers", lambda *_: together.wait() is None)
+    cluster = ClusterConfig({"chief": ("a:1",), "worker": ("a:2", "a:3", "a:4")}, "chief", 0)
+    absent = absent_tasks(RunConfig(cluster=cluster), ["chief", "worker"])
+    assert [name[:8] for name in absent] == ["worker 0", "worker 1", "worker 2"]
+
+
 @pytest.mark.parametrize(
     ("limit", "index", "role", "secs"),
     [
