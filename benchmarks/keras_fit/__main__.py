@@ -1,6 +1,7 @@
 """Steps and processor seconds to a training loss in Keras' `fit`: K-FAC, Adam, SGD and Muon.
 
-The learning rate that reaches the lowest loss first, or comes closest, counts.
+The learning rate that reaches the lowest loss first, or comes closest, counts; that with the first
+of several seeds.
 
     python -m benchmarks.keras_fit --data_dir=DIR     # MNIST's four IDX files, plain or .gz
     python -m benchmarks.keras_fit --data_dir=DIR --network=vit --steps=300
@@ -11,6 +12,7 @@ another class.
 --picture=FILE draws the loss by steps and by seconds.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("network", "perceptron", ["perceptron", "vit", "resnet"], "network to train")
     flags.DEFINE_integer("steps", 600, "steps of each run", lower_bound=1)
     flags.DEFINE_integer("every", 30, "steps between two measurements of the loss", lower_bound=1)
+    flags.DEFINE_integer("seeds", 1, "runs of each best rate", lower_bound=1)
     flags.DEFINE_list(
         "losses", [], "falling losses to reach, in nats, or shares of wrong classes of images"
     )
@@ -56,41 +59,53 @@ def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
 
 
 def table(
-    curves: Mapping[str, Mapping[float, "Curve"]], losses: Sequence[float], unit: str = "nats"
+    runs: Mapping[str, tuple[float, Sequence["Curve"]]], losses: Sequence[float], unit: str = "nats"
 ) -> list[str]:
-    """Returns the rows of the table: steps and seconds to each loss, at each best rate."""
+    """Returns the rows of the table: steps and seconds to each loss.
+
+    `runs` has each optimizer's best rate, and its curves.
+    """
+    from benchmarks.keras_fit import race  # noqa: PLC0415
+
     rows = []
-    for name, by_rate in curves.items():
-        rate = best(by_rate, losses)
-        curve = by_rate[rate]
-        cells = [curve.reach(loss) for loss in losses]
-        texts = ["not reached" if c is None else f"{c[0]} steps, {c[1]:.1f} s" for c in cells]
-        per_step = 1000 * curve.seconds[-1] / curve.steps[-1]
-        rows.append([name, f"{rate:g}", f"{per_step:.1f}", *texts])
-    heads = ("optimizer", "learning rate", "ms per step", *(f"{loss:g} {unit}" for loss in losses))
-    return list(harness.table(heads, rows))
+    for name, (rate, curves) in runs.items():
+        per_step = statistics.median(curve.seconds[-1] / curve.steps[-1] for curve in curves)
+        cells = [race.cell_of_loss(curves, loss, per_step) for loss in losses]
+        last = harness.spread([curve.losses[-1] for curve in curves], 3)
+        rows.append([name, f"{rate:g}", f"{1000 * per_step:.1f}", *cells, last])
+    to_reach = [f"{loss:g} {unit}" for loss in losses]
+    return list(
+        harness.table(("optimizer", "learning rate", "ms per step", *to_reach, "end"), rows)
+    )
 
 
-def main(_: Sequence[str]) -> None:
+def main(argv: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
+    del argv
     from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
     from examples import mnist  # noqa: PLC0415
 
     data = mnist.load(FLAGS.data_dir)
     is_of_images = FLAGS.network != "perceptron"
     racers, held_out = race.optimizers(FLAGS.network), data.test if is_of_images else None
-    curves: dict[str, dict[float, Curve]] = {name: {} for name in racers}
-    for name, (make, rates) in racers.items():
-        for rate in rates:
-            optimizer, length = make(race.decaying(rate, FLAGS.steps)), (FLAGS.steps, FLAGS.every)
-            curve = race.train(FLAGS.network, optimizer, data.train, *length, held_out)
-            curves[name][rate] = curve
-            print(f"{name} {rate:g}: {curve.losses[-1]:.4f} at the end", flush=True)
     losses = [float(loss) for loss in FLAGS.losses or (IMAGES if is_of_images else PERCEPTRON)]
-    print("\n".join(table(curves, losses, "wrong" if is_of_images else "nats")))
-    harness.save({n: {str(r): c._asdict() for r, c in of.items()} for n, of in curves.items()})
+
+    def run(name: str, rate: float, seed: int) -> "Curve":
+        optimizer = racers[name][0](race.decaying(rate, FLAGS.steps))
+        length = FLAGS.steps, FLAGS.every
+        curve = race.train(FLAGS.network, optimizer, data.train, *length, held_out, seed)
+        print(f"{name} {rate:g}, seed {seed}: {curve.losses[-1]:.4f} at the end", flush=True)
+        return curve
+
+    runs = {}
+    for name, (_, rates) in racers.items():
+        first = {rate: run(name, rate, 0) for rate in rates}
+        rate = best(first, losses)
+        runs[name] = rate, [first[rate], *(run(name, rate, n) for n in range(1, FLAGS.seeds))]
+    print("\n".join(table(runs, losses, "wrong" if is_of_images else "nats")))
+    harness.save({n: {"rate": rate, "runs": curves} for n, (rate, curves) in runs.items()})
     if FLAGS.picture:
-        draw({name: by_rate[best(by_rate, losses)] for name, by_rate in curves.items()})
+        draw({name: curves[0] for name, (_, curves) in runs.items()})
 
 
 def draw(curves: Mapping[str, "Curve"]) -> None:
@@ -102,7 +117,7 @@ def draw(curves: Mapping[str, "Curve"]) -> None:
     data = "MNIST" if FLAGS.data_dir else "digits"
     target = curves["Adam"].losses[-1]
     row = loss_pictures.Row(f"perceptron, {data}", lines, target, "Adam's last loss")
-    title = "Keras' fit, each optimizer at the best of three learning rates"
+    title = "Keras' fit, each optimizer at its best learning rate"
     labels = "training loss, nats per image", "processor seconds of training"
     loss_pictures.draw(title, labels[0], [row], FLAGS.picture, labels[1])
 

@@ -6,6 +6,7 @@ work on the machine changes less than that of the clock. Neither the measurement
 tracing of the training function counts.
 """
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -39,17 +40,31 @@ class Curve(NamedTuple):
         return None
 
 
+def cell_of_loss(curves: Sequence[Curve], loss: float, per_step: float) -> str:
+    """Returns a cell: the median of the runs' steps to a loss, and these in seconds.
+
+    If some runs do not reach it, it says how many do. `per_step` is in seconds.
+    """
+    reached = [found[0] for curve in curves if (found := curve.reach(loss)) is not None]
+    if len(reached) < len(curves):
+        return f"{len(reached)} of {len(curves)} runs"
+    steps = statistics.median(reached)
+    return f"{steps:g} steps, {steps * per_step:.1f} s"
+
+
 Make = Callable[[Any], Any]
 """A function that returns an optimizer with a learning rate, which may be a schedule."""
 
 OPTIMIZERS: Mapping[str, tuple[Make, Sequence[float]]] = {
     "K-FAC": (
-        lambda rate: kfac.keras.Kfac(rate, damping=0.003, invert_every=10, cov_update_every=2),
-        (0.003, 0.01, 0.03),
+        lambda rate: kfac.keras.Kfac(
+            rate, damping=0.01, invert_every=40, cov_update_every=10, early_refresh=True
+        ),
+        (0.01, 0.02, 0.04),
     ),
     "Adam": (keras.optimizers.Adam, (0.003, 0.01, 0.03)),
-    "SGD": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), (0.03, 0.1, 0.3)),
-    "Muon": (keras.optimizers.Muon, (0.001, 0.003, 0.01)),
+    "SGD": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), (0.1, 0.3, 1.0)),
+    "Muon": (keras.optimizers.Muon, (0.003, 0.01, 0.03)),
 }
 """Optimizers by name, each with its learning rates."""
 
@@ -58,10 +73,10 @@ OF_IMAGES: Mapping[str, tuple[Make, Sequence[float]]] = {
         lambda rate: kfac.keras.Kfac(
             rate, damping=0.01, norm_constraint=0.003, invert_every=20, cov_update_every=10
         ),
-        (0.01, 0.03, 0.1),
+        (0.01, 0.03, 0.1, 0.3),
     ),
-    "Adam": (keras.optimizers.Adam, (0.001, 0.003, 0.01)),
-    "SGD": OPTIMIZERS["SGD"],
+    "Adam": (keras.optimizers.Adam, (0.0003, 0.001, 0.003, 0.01, 0.03)),
+    "SGD": (OPTIMIZERS["SGD"][0], (0.01, 0.03, 0.1, 0.3)),
 }
 """The same for the networks for images."""
 
@@ -83,6 +98,7 @@ def train(
     steps: int,
     every: int,
     held_out: Examples | None = None,
+    seed: int = 0,
 ) -> Curve:
     """Returns the curve of a run of a Keras 3 optimizer, measured every so many steps.
 
@@ -93,13 +109,14 @@ def train(
       steps: Steps of the run.
       every: Steps between two measurements.
       held_out: Images whose wrong classes are counted, or None for the training loss.
+      seed: Seed of the first weights and of the batches.
     """
     x, y = training
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seed)
     model = NETWORKS[network](x.shape[1:])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"] if held_out else [])
-    order = np.random.default_rng(0)
+    order = np.random.default_rng(seed)
     start = model.get_weights()
     # Traces the function before the clock starts. Optimizers keep the state of these two steps.
     _fit(model, x[: 2 * BATCH], y[: 2 * BATCH])

@@ -17,7 +17,6 @@ import dataclasses
 import json
 import math
 import pathlib
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -129,14 +128,9 @@ def row(
 
     `per_step` is in seconds.
     """
-    cells = []
-    for loss in losses:
-        reached = [found[0] for curve in curves if (found := curve.reach(loss)) is not None]
-        if len(reached) < len(curves):
-            cells.append(f"{len(reached)} of {len(curves)} runs")
-            continue
-        steps = statistics.median(reached)
-        cells.append(f"{steps:g} steps, {steps * per_step:.1f} s")
+    from benchmarks.keras_fit import race  # noqa: PLC0415
+
+    cells = [race.cell_of_loss(curves, loss, per_step) for loss in losses]
     last = harness.spread([curve.losses[-1] for curve in curves], 3)
     text = " and ".join(f"{number:g}" for number in setting)
     return harness.markdown_row([name, text, f"{1000 * per_step:.0f}", *cells, last])
