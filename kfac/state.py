@@ -18,7 +18,7 @@ import tensorflow as tf
 from kfac._types import DType, Graph, Operation, Tensor, Variable
 from kfac.linalg.shared import made_once, shared_constant
 from kfac.variables import components_of, is_resource
-from kfac.xla import is_compiled
+from kfac.xla import as_around, is_compiled
 
 v1 = tf.compat.v1
 
@@ -348,7 +348,10 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
     with v1.device(_conditions_on_cpu):
         condition = tf.identity(condition)
 
+    compiled = is_compiled()
+
     def wanted() -> Nest:
+        as_around(compiled)
         # A functional branch names its ops afresh. Without a scope these could take the names of
         # ops outside, and colocation, which goes by name, would mistake one for the other.
         with v1.name_scope(f"{ROOT}_branch"):

@@ -25,10 +25,26 @@ def is_compiled() -> bool:
     graph = v1.get_default_graph()
     if not graph.building_function:
         return False
-    known = graph.get_collection_ref((is_compiled, graph))
+    known = _known(graph)
     if not known:
         known.append(_has_marks(graph))
     return bool(known[0])
+
+
+def as_around(compiled: bool) -> None:
+    """Takes note in the graph of a branch, or of a function, that `is_compiled` is known there.
+
+    To find it out takes some milliseconds for each graph.
+    """
+    known = _known(v1.get_default_graph())
+    if not known:
+        known.append(compiled)
+
+
+def _known(graph: Graph) -> list[bool]:
+    """Returns a list that is kept with a graph: what `is_compiled` has returned, if anything."""
+    kept: list[bool] = graph.get_collection_ref((is_compiled, graph))
+    return kept
 
 
 def _has_marks(graph: Graph) -> bool:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor, Variable
 from kfac.variables import is_resource
-from kfac.xla import is_compiled
+from kfac.xla import as_around, is_compiled
 
 v1 = tf.compat.v1
 
@@ -188,6 +188,7 @@ class SharedFunction:
         results = []
 
         def compute(*inputs: Tensor) -> list[Tensor] | None:
+            as_around(compiled=False)
             given = iter(inputs)
             own = [self._inside(x, next(given)) if _is_dynamic(x) else x for x in leaves]
             positional, tensors = tf.nest.pack_sequence_as(arguments, own)
