@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 PERCEPTRON = (0.1, 0.03, 0.01)
-IMAGES = (0.2, 0.15, 0.13)
+IMAGES = (0.25, 0.2)
 """Default losses of the perceptron, and shares of wrong classes of the other networks."""
 
 
