@@ -18,7 +18,7 @@ import tensorflow as tf
 import replicate
 
 v1 = tf.compat.v1
-ROWS, WIDTH, BATCH, RATE = 4000, 3, 2, 0.05
+ROWS, WIDTH, BATCH, RATE = 40_000, 3, 2, 0.05
 MIN_WORKERS = int(os.environ.get("MIN_WORKERS", "2"))
 SAVE_STEPS = int(os.environ.get("SAVE_STEPS", "1000000"))
 STREAM = json.loads(os.environ.get("STREAM", "{}"))
