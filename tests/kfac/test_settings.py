@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac import schedules
+from kfac import computed_settings
 from kfac.config import CurvatureConfig
 from kfac.keras.arguments import KfacOfBoth
 from kfac.settings import ADAPTIVE, CANNED, KfacSettings
@@ -144,8 +144,8 @@ def test_misspelt_argument_is_told_by_what_was_called(make):
 
 def test_numbers_tensors_and_variables_are_returned_as_they_are(graph):
     for value in (0.1, None, tf.constant(0.1), v1.get_variable("rate", [])):
-        assert schedules.called_once(value) is value
-        assert schedules.current(value) is value
+        assert computed_settings.called_once(value) is value
+        assert computed_settings.current(value) is value
 
 
 def test_function_is_called_at_first_use_and_once_also_in_a_branch(graph, session):
@@ -155,12 +155,12 @@ def test_function_is_called_at_first_use_and_once_also_in_a_branch(graph, sessio
         calls.append(1)
         return tf.constant(0.5)
 
-    rate = schedules.called_once(schedule)
+    rate = computed_settings.called_once(schedule)
     assert calls == []
     condition = v1.placeholder_with_default(True, [])
-    inside = tf.cond(condition, lambda: 2 * schedules.current(rate), lambda: 0.0)
-    assert session.run([inside, schedules.current(rate)]) == [1.0, 0.5]
-    assert schedules.current(rate) is schedules.current(rate)
+    inside = tf.cond(condition, lambda: 2 * computed_settings.current(rate), lambda: 0.0)
+    assert session.run([inside, computed_settings.current(rate)]) == [1.0, 0.5]
+    assert computed_settings.current(rate) is computed_settings.current(rate)
     assert calls == [1]
 
 
@@ -181,4 +181,4 @@ def test_decay_per_update(graph, session):
     assert refresh.decay_per_update(0.5, 3) == 0.125
     decay = tf.constant(0.5, tf.float64)
     assert refresh.decay_per_update(decay, 1) is decay
-    assert session.run(schedules.current(refresh.decay_per_update(decay, 3))) == 0.125
+    assert session.run(computed_settings.current(refresh.decay_per_update(decay, 3))) == 0.125
