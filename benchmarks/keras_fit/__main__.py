@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.keras_fit.race import Curve
 
 FLAGS = flags.FLAGS
-PERCEPTRON = (0.1, 0.03, 0.01)
+PERCEPTRON = (0.1, 0.03)
 IMAGES = (0.25, 0.2)
 """Default losses of the perceptron, and shares of wrong classes of the other networks."""
 
