@@ -198,7 +198,8 @@ class RandomFaults:
         if self._at is None:
             self._at, self._has_lost = time.monotonic(), False
         for pid in map(supervisor.pid, victims):
-            os.killpg(pid, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):  # It may have ended meanwhile.
+                os.killpg(pid, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP)
             if kind == "freeze":
                 self.frozen.add(pid)
                 self.timers.append(threading.Timer(8 * self._chance.random(), _wake, [pid]))
