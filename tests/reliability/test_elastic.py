@@ -197,7 +197,7 @@ class RandomFaults:
         self.made.append((kind, *victims, text))
         if self._at is None:
             self._at, self._has_lost = time.monotonic(), False
-        for pid in map(supervisor.pid, victims):
+        for pid in filter(None, map(supervisor.pid, victims)):
             with contextlib.suppress(ProcessLookupError):  # It may have ended meanwhile.
                 os.killpg(pid, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP)
             if kind == "freeze":
