@@ -2,9 +2,11 @@
 
     python elastic_trainer.py MODEL_DIR STEPS EVERY
 
-EVERY is 0 for sums in each step. It prints "ready", then "step N of SIZE" after each step, and the
-weights at the end. Each worker has its own batches, as `worker_share` gives them, and reads on at
-its step when the number of workers has changed: `expected` tells the weights.
+EVERY is 0 for sums in each step. It prints "ready", then "step N of SIZE" after each step, and at the
+end the weights and the number of workers in each step. That number is a variable of the model, since
+steps that were lost with their workers have been printed, too. Each worker has its own batches, as
+`worker_share` gives them, and reads on at its step when the number of workers has changed:
+`expected` tells the weights.
 """
 
 import json
@@ -68,14 +70,19 @@ class Report(v1.train.SessionRunHook):
         time.sleep(STEP_SECS)
 
 
-def model_fn(features, labels, mode):
+def model_fn(features, labels, mode, params):
     weights = v1.get_variable("weights", [WIDTH], tf.float64, v1.zeros_initializer())
     outputs = tf.linalg.matvec(features, weights)
     if STREAM:
         outputs += v1.get_variable("bias", [], tf.float64, v1.zeros_initializer())
     loss = tf.reduce_mean(tf.square(outputs - labels))
     optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(RATE))
-    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    step = v1.train.get_global_step()
+    sizes = v1.get_variable(
+        "sizes", [params["steps"]], tf.int64, v1.zeros_initializer(), trainable=False
+    )
+    with tf.control_dependencies([v1.scatter_update(sizes, step, params["size"])]):
+        train_op = optimizer.minimize(loss, step)
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
@@ -90,8 +97,9 @@ def main(folder, steps, every):
     config = replicate.RunConfig(
         train_distribute=settings, save_checkpoints_steps=SAVE_STEPS, progress="off"
     )
-    estimator = replicate.Estimator(model_fn, folder, config)
     size = config.num_worker_replicas or 1
+    params = {"steps": int(steps), "size": size}
+    estimator = replicate.Estimator(model_fn, folder, config, params)
     print("ready", flush=True)
     replicate.train_and_evaluate(
         estimator,
@@ -99,6 +107,7 @@ def main(folder, steps, every):
         replicate.EvalSpec(input_fn),
     )
     if config.is_chief:
+        print("sizes", *estimator.get_variable_value("sizes"), flush=True)
         print("weights", *estimator.get_variable_value("weights"), flush=True)
 
 
