@@ -13,6 +13,7 @@ mistakes are answered at once, because nothing heavy is imported before.
 | 3 | training diverged, with one line |
 | 128 + signal number | stopped by a signal, after saving |
 | 138 | another process of the cluster cannot be reached, with one line |
+| 140 | no other worker can be reached, and the others go on, with one line |
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ from replicate.quiet_imports import quiet_stderr
 
 BAD_INPUT = 2
 DIVERGED = 3
-CLUSTER_TROUBLE = 138
 CONFIG_FILE = "config.json"
 _PURPOSE_FILE = "trained_for.txt"
 _LONGEST = 900
@@ -475,4 +475,4 @@ def training_errors(estimator: replicate.Estimator) -> Iterator[None]:
     except replicate.ModelDirInUseError as error:
         fail_in_use(error)
     except replicate.ClusterError as error:
-        fail(str(error), CLUSTER_TROUBLE)
+        fail(str(error), error.code)

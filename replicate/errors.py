@@ -127,6 +127,16 @@ class ClusterError(RuntimeError):
         os._exit(self.code)
 
 
+class CutOffError(ClusterError):
+    """No other worker answers this one, which is itself the lost one: the others can go on.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 140, for schedulers that start it again.
+    """
+
+    code = ExitCode.CUT_OFF.value
+
+
 class TrainingInterrupted(SystemExit):
     """A signal stopped training after its last step was saved.
 

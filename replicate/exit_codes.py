@@ -23,6 +23,8 @@ class ExitCode(enum.IntEnum):
       LEFT_TO_DO: `python -m replicate.migrate` did its part, and some lines are left to the user.
       INTERRUPTED: SIGINT stopped the program, after a save if it is the one that saves.
       CLUSTER_TROUBLE: Another process of the cluster is absent, or sessions were lost too often.
+      CUT_OFF: None of several other processes of the cluster answers, with workers that can go on
+        without this one.
       TERMINATED: SIGTERM stopped the program, after a save if it is the one that saves.
     """
 
@@ -33,6 +35,7 @@ class ExitCode(enum.IntEnum):
     LEFT_TO_DO = 4
     INTERRUPTED = 130
     CLUSTER_TROUBLE = 138
+    CUT_OFF = 140
     TERMINATED = 143
 
 

@@ -131,7 +131,7 @@ def main() -> None:
     except replicate.ModelDirInUseError as error:
         cli.fail_in_use(error)
     except replicate.ClusterError as error:
-        cli.fail(str(error), cli.CLUSTER_TROUBLE)
+        cli.fail(str(error), error.code)
 
 
 def check_role() -> None:

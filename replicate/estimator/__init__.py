@@ -8,6 +8,7 @@ from replicate.errors import (
     CheckpointError,
     ClusterConfigError,
     ClusterError,
+    CutOffError,
     ModelDirInUseError,
     TrainingInterrupted,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "CheckpointError",
     "ClusterConfigError",
     "ClusterError",
+    "CutOffError",
     "Estimator",
     "EvalSpec",
     "Exporter",

@@ -16,9 +16,13 @@ from replicate.exit_codes import ExitCode
 from replicate.launch.task_state import TaskState
 
 LEAVE_SECS = 10.0
-"""Seconds for all to end after the first one has ended: the newest step is saved then.
+"""Seconds for all to end after the newest one that has, when all are asked to: the chief saves."""
 
-The same for them to miss a lost one by themselves."""
+MISS_SECS = 5.0
+"""Seconds for the others to miss a lost one by themselves, before they are asked to end."""
+
+FOLLOW_SECS = 4.0
+"""Seconds for all to end after the newest one that has missed a lost one: the state is saved."""
 
 STEADY_SECS = 30.0
 """Seconds from the start of a group until lost workers come back, at least."""
@@ -61,8 +65,9 @@ class Regrouping:
         self._lost: list[TaskState] = []
         self._min_workers = min_workers
         self._log = log
-        self._is_ending = self._has_cause = self._has_said = False
+        self._is_ending = self._has_cause = self._has_said = self._has_asked = False
         self._ask_at = self._ends_by = math.inf
+        self._patience_secs = FOLLOW_SECS
         self._killed: list[TaskState] = []
         self._vain = 0
 
@@ -78,11 +83,13 @@ class Regrouping:
         is_abort_at_end = self._is_ending and code == _ABORTED
         self._is_ending = True
         self._has_cause = self._has_cause or time.monotonic() - state.started_at >= _LONG_SECS
+        now = time.monotonic()
         if code in (ExitCode.CLUSTER_TROUBLE, ExitCode.TERMINATED) or is_abort_at_end:
-            self._ends_by = min(self._ends_by, time.monotonic() + LEAVE_SECS)
+            self._ask_by(now + FOLLOW_SECS / 2)
+            self._ends_by = now + self._patience_secs
         else:
             self._has_cause = True
-            self._ask_at = min(self._ask_at, time.monotonic() + LEAVE_SECS)
+            self._ask_by(now + MISS_SECS)
             self.members.remove(state)
             self._lost.append(state)
             state.back_at = restarts_at()
@@ -102,8 +109,9 @@ class Regrouping:
             self._lost.remove(each)
             each.back_at = math.inf
         self.members += back
-        self._is_ending = self._has_cause = self._has_said = False
+        self._is_ending = self._has_cause = self._has_said = self._has_asked = False
         self._ask_at = self._ends_by = math.inf
+        self._patience_secs = FOLLOW_SECS
         self._killed.clear()
         return self.members
 
@@ -113,7 +121,6 @@ class Regrouping:
         Members that have not begun to train do not miss a lost one, and are asked to end.
         """
         if time.monotonic() >= self._ask_at:
-            self._ask_at = math.inf
             self._ask_to_end()
         is_late = time.monotonic() >= self._ends_by
         for each in self.members:
@@ -133,11 +140,18 @@ class Regrouping:
         if self._is_ending or not back or time.monotonic() < newest + STEADY_SECS:
             return
         self._is_ending = self._has_cause = True
+        self._patience_secs = LEAVE_SECS
         names = ", ".join(each.name for each in back)
         self._log(f"{names} can come back: the others save, and all start again together")
         self._ask_to_end()
 
+    def _ask_by(self, moment: float) -> None:
+        """Plans to ask those that are left to end: once, so that they can save."""
+        if not self._has_asked:
+            self._ask_at = min(self._ask_at, moment)
+
     def _ask_to_end(self) -> None:
+        self._has_asked, self._ask_at = True, math.inf
         for each in self.members:
             if each.process is not None:
                 each.process.send_signal(signal.SIGTERM)

@@ -34,7 +34,7 @@ from replicate.launch.task_state import FIRST_DELAY_SECS, TaskState
 _POLL_SECS = 0.1
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
-_CLUSTER_ERROR_CODE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
+_CAUSES: dict[int, str] = {ExitCode.CLUSTER_TROUBLE: "cluster trouble", ExitCode.CUT_OFF: "cut off"}
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -341,8 +341,8 @@ class Supervisor:
 
 
 def _described(code: int) -> str:
-    if code == _CLUSTER_ERROR_CODE:
-        return f"{code} (cluster trouble)"
+    if code in _CAUSES:
+        return f"{code} ({_CAUSES[code]})"
     with contextlib.suppress(ValueError):
         return f"{code} ({signal.Signals(code - 128).name})"
     return str(code)

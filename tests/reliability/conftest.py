@@ -75,6 +75,12 @@ def proxied_plan(proxies):
     return plan
 
 
+@pytest.fixture
+def through_proxies():
+    """Arguments of Python before those of a program whose tasks have a proxied plan."""
+    return ["-c", load("proxied_plan").PROGRAM]
+
+
 class Journal:
     """A display that keeps every line with its time, and calls a function with it."""
 

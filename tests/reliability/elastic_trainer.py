@@ -2,8 +2,8 @@
 
     python elastic_trainer.py MODEL_DIR STEPS EVERY
 
-EVERY is 0 for sums in each step. It prints "ready", then "step N of SIZE" after each step, and at the
-end the weights and the number of workers in each step. That number is a variable of the model, since
+EVERY is 0 for sums in each step. It prints "ready", then "step N of SIZE" after each step, and at
+the end the weights and the number of workers in each step. That number is a variable of the model:
 steps that were lost with their workers have been printed, too. Each worker has its own batches, as
 `worker_share` gives them, and reads on at its step when the number of workers has changed:
 `expected` tells the weights.

@@ -43,9 +43,9 @@ def train(cluster, journal, tmp_path, reference):
     Returns pairs of the numbers of steps and of workers, one after the other.
     """
 
-    def run(react, every=0, steps=16, workers=3, restarts=9, **settings):
+    def run(react, every=0, steps=16, workers=3, restarts=9, program=(TRAINER,), **settings):
         supervisor = cluster(
-            TRAINER,
+            *program,
             tmp_path,
             steps,
             every,
@@ -73,7 +73,7 @@ def train(cluster, journal, tmp_path, reference):
 
 
 def phases(journal):
-    """Pairs of the number of steps and of the workers that made them, as the last state has them."""
+    """Pairs of the number of steps and of the workers that made them, of the last state."""
     (line,) = [text for _, _, text in journal.entries if text.startswith("sizes ")]
     groups = itertools.groupby(map(int, line.split()[1:]))
     return [(len(list(group)), size) for size, group in groups]
@@ -149,6 +149,28 @@ def test_a_worker_that_does_not_answer_is_lost_although_its_process_lives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("victim", ["chief 0", "worker 1"])
+@pytest.mark.parametrize("every", [0, 4])
+def test_the_others_go_on_without_a_worker_whose_link_is_cut(
+    train, journal, proxied_plan, through_proxies, network, every, victim
+):
+    """Nothing gets through, and no end is told: the cut worker knows that it is the lost one."""
+    plan, is_done = proxied_plan(workers=4, ps=0), []
+
+    def react(supervisor, name, text):
+        if not is_done and (name, text) == (victim, "step 6 of 4"):
+            is_done.append(True)
+            plan.cut(victim, network.Condition(silent="both", loses=True))
+
+    found = train(react, every, program=[*through_proxies, TRAINER], plan=plan, restarts=0)
+    assert [size for _, size in found] == [4, 3]
+    said = f"{victim} has ended with exit code 140 (cut off); those that are left go on"
+    assert said in journal.of("launch")
+    print(f"{seconds_between(journal, 'step 6 of 4', ' of 3'):.1f} s")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("stream", [{"fragments": 2}, {"fragments": 2, "delay": 1, "bits": 8}])
 def test_rounds_of_fragments_go_on_near_the_newest_step(train, journal, monkeypatch, stream):
     monkeypatch.setenv("STREAM", json.dumps(stream))
@@ -172,14 +194,14 @@ class RandomFaults:
     """Kills or stops workers at random times, also while they start, save or leave.
 
     A frozen one is stopped without the launcher's knowledge, as one on another machine whose link
-    is cut, and wakes some seconds later.
+    is cut, and wakes some seconds later. Or all links of a worker are silent for some seconds.
     """
 
-    def __init__(self, chance):
+    def __init__(self, chance, silent, whole):
         self.made, self.recoveries, self.steps_back = [], [], []
         self.frozen = set()
         self.timers = []
-        self._chance = chance
+        self._chance, self._silent, self._whole = chance, silent, whole
         self._newest, self._at, self._has_lost = 0, None, False
 
     def __call__(self, supervisor, name, text):
@@ -190,20 +212,29 @@ class RandomFaults:
         names = [each for each in NAMES if supervisor.pid(each) is not None]
         if not is_moment or len(self.made) >= FAULTS or len(names) < 2:
             return
-        kind = self._chance.choice(["kill", "stop", "freeze", "kill two", "stop two"])
+        kind = self._chance.choice(["kill", "stop", "freeze", "kill two", "stop two", "cut"])
         time.sleep(self._chance.random() * 0.1)
         victims = self._chance.sample(names, 2 if kind.endswith("two") else 1)
         self.made.append((kind, *victims, text))
         if self._at is None:
             self._at, self._has_lost = time.monotonic(), False
+        print(f"fault {len(self.made)}: {self.made[-1]}")
+        if kind == "cut":
+            plan, task = supervisor._plan, str(supervisor._states[victims[0]].task)
+            plan.cut(task, self._silent)
+            self._later(plan.cut, task, self._whole)
+            return
         for pid in filter(None, map(supervisor.pid, victims)):
             with contextlib.suppress(ProcessLookupError):  # It may have ended meanwhile.
                 os.killpg(pid, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP)
             if kind == "freeze":
                 self.frozen.add(pid)
-                self.timers.append(threading.Timer(8 * self._chance.random(), _wake, [pid]))
-                self.timers[-1].start()
-        print(f"fault {len(self.made)}: {self.made[-1]}")
+                self._later(_wake, pid)
+
+    def _later(self, function, *arguments):
+        """Calls a function up to 8 seconds later."""
+        self.timers.append(threading.Timer(8 * self._chance.random(), function, arguments))
+        self.timers[-1].start()
 
     def _note(self, step):
         """Keeps how far training went back, and the seconds from a fault to the next new step."""
@@ -226,19 +257,27 @@ def _wake(pid):
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("every", [0, 4])
-def test_random_faults(train, monkeypatch, every):
+def test_random_faults(train, proxied_plan, through_proxies, network, monkeypatch, every):
     """The job goes on after each, and ends with NumPy's weights for those that took part."""
     monkeypatch.setattr(regrouping, "STEADY_SECS", 5)
     monkeypatch.setenv("SAVE_STEPS", str(SAVE_STEPS))
     seed = int(os.environ.get("SEED", random.SystemRandom().getrandbits(32)))
     print("SEED", seed)
-    faults = RandomFaults(random.Random(seed))
+    silent = network.Condition(silent="both", loses=True)
+    faults = RandomFaults(random.Random(seed), silent, network.Condition())
     is_stopped = regrouping._is_stopped
     monkeypatch.setattr(
         regrouping, "_is_stopped", lambda pid: pid not in faults.frozen and is_stopped(pid)
     )
     try:
-        train(faults, every, steps=20 * FAULTS, workers=4, restarts=1000)
+        train(
+            faults,
+            every,
+            steps=20 * FAULTS,
+            restarts=1000,
+            program=[*through_proxies, TRAINER],
+            plan=proxied_plan(workers=4, ps=0),
+        )
     finally:
         for timer in faults.timers:
             timer.join()

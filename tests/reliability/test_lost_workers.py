@@ -18,19 +18,6 @@ STEPS, SAVE_STEPS = 30, 10
 NEVER = 10**6
 """Steps of a phase that does not end."""
 
-PROXIED = """
-import os, runpy, sys
-from replicate.estimator.cluster import meeting
-compare = meeting._difference
-def without_addresses(arrived, names):
-    return compare({rank: {**each, "cluster": None} for rank, each in arrived.items()}, names)
-meeting._difference = without_addresses
-sys.argv[0] = os.environ["TRAINER"]
-sys.path.insert(0, os.path.dirname(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-"""The trainer, in processes that know each other by addresses of proxies: each has other ones."""
-
 
 class Signals:
     """Sends signals, each at a line of a task."""
@@ -65,7 +52,6 @@ def train(cluster, journal, tmp_path, faulty):
             environment={
                 "TIMEOUT_SECS": "60",
                 "STEP_TIMEOUT_SECS": str(step_timeout_secs),
-                "TRAINER": str(TRAINER),
             },
             **settings,
         )
@@ -165,14 +151,14 @@ class CutLink:
     ],
 )
 def test_cut_link_is_noticed_and_training_goes_on(
-    train, journal, proxied_plan, network, fault, limit_secs
+    train, journal, proxied_plan, through_proxies, network, fault, limit_secs
 ):
     """A closed link is noticed at once, a silent one after the time limit of a step."""
     plan = proxied_plan(workers=2, ps=0)
     links = plan.between("chief 0", "worker 0")
     reaction = CutLink(links, network.Condition(**fault), network.Condition())
     try:
-        assert train(["-c", PROXIED], reaction, limit_secs, plan=plan)
+        assert train([*through_proxies, TRAINER], reaction, limit_secs, plan=plan)
     finally:
         if reaction.timer is not None:
             reaction.timer.join()

@@ -16,12 +16,14 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError, WorkersDifferError
 from replicate.estimator.cluster.board import ENDED, Board
+from replicate.estimator.cluster.peers import cut_off
 from replicate.estimator.cluster.servers import (
     LEAVE_SECS,
     POLL_SECS,
     SAY_SECS,
     WaitCancelled,
     have_ended,
+    is_cut_off,
     poll_secs,
 )
 from replicate.estimator.log import log
@@ -63,6 +65,7 @@ class Meeting:
         Raises:
           WorkersDifferError: A worker differs; all workers raise it with the same text.
           ClusterError: A worker does not come within `session_creation_timeout_secs`.
+          CutOffError: No worker answers this one, and the others could go on without it.
           WaitCancelled: `should_cancel` returned True.
         """
         own = {"id": self._id, "cluster": self._config.cluster.jobs, "facts": facts}
@@ -182,6 +185,7 @@ class Wait:
         self._config = config
         self._should_cancel = should_cancel
         self._started = time.monotonic()
+        self._look_at = self._started + SAY_SECS
         self._has_said = False
 
     def go_on(self, what: str) -> None:
@@ -189,6 +193,7 @@ class Wait:
 
         Raises:
           ClusterError: The wait has taken `session_creation_timeout_secs`.
+          CutOffError: No worker answers this one, and the others could go on without it.
           WaitCancelled: `should_cancel` returned True.
         """
         config, waited = self._config, time.monotonic() - self._started
@@ -203,7 +208,16 @@ class Wait:
         if waited > SAY_SECS and not self._has_said:
             self._has_said = True
             log.warning("Waiting for %s.", what)
+        self._end_if_cut_off()
         time.sleep(poll_secs(waited, POLL_SECS))
+
+    def _end_if_cut_off(self) -> None:
+        """Looks for a cut link of this worker from time to time."""
+        if time.monotonic() < self._look_at:
+            return
+        if is_cut_off(self._config):
+            raise cut_off(self._config)
+        self._look_at = time.monotonic() + SAY_SECS
 
 
 def _patience_secs(config: RunConfig) -> float:

@@ -15,6 +15,7 @@ from typing import final
 import tensorflow as tf
 
 from replicate.addresses import connect
+from replicate.errors import CutOffError
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import CHIEFS, TRAINERS
 
@@ -105,6 +106,14 @@ def loss_of(config: RunConfig, names: Sequence[str]) -> str:
     return (
         f"{config.task_type} {config.task_id} ends because a step cannot be completed: there is no "
         f"answer from {'; '.join(names)}. {_way_on(config)}"
+    )
+
+
+def cut_off(config: RunConfig) -> CutOffError:
+    """Returns the error of a worker that no other answers, while others can go on without it."""
+    return CutOffError(
+        f"{config.task_type} {config.task_id} ends because none of the other workers answers it; "
+        "they can go on without it. Look for a fault of its network."
     )
 
 

@@ -196,6 +196,20 @@ def absent_tasks(
         return [name for name, answer in zip(asked, answers, strict=True) if not answer]
 
 
+def is_cut_off(config: RunConfig, limit_secs: float = _ANSWER_SECS) -> bool:
+    """Returns True if the link of this worker must be cut, and other workers can go on without it.
+
+    None of at least two others answers then, nor refuses to, as a machine does for a process that
+    has ended or has not begun. All are asked at once, and have `limit_secs` for their answers.
+    """
+    own = config.global_id_in_cluster
+    others = [address for rank, (_, address) in enumerate(_trainers(config)) if rank != own]
+    if len(others) < 2 or config.all_reduce is None or config.all_reduce.min_workers is None:
+        return False
+    with concurrent.futures.ThreadPoolExecutor(min(len(others), _MOST_ASKED)) as pool:
+        return all(pool.map(lambda address: _is_silent(address, limit_secs), others))
+
+
 def have_ended(config: RunConfig, ranks: Iterable[int]) -> bool:
     """Returns True if the processes of all these workers have ended: their ports are closed.
 
@@ -348,6 +362,19 @@ def _answers(address: str, limit_secs: float = _ANSWER_SECS) -> bool:
             return bool(line.recv(1))
     except OSError:
         return False
+
+
+def _is_silent(address: str, limit_secs: float) -> bool:
+    """Returns True if neither a server at "host:port" nor the system of its machine answers."""
+    try:
+        with connect(address, limit_secs) as line:
+            line.sendall(_HTTP2_GREETING)
+            line.recv(1)
+    except ConnectionError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _has_eager_server() -> bool:

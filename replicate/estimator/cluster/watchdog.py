@@ -21,7 +21,7 @@ import tensorflow as tf
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.board import has_ended
 from replicate.estimator.cluster.connections import DeadConnection, dead_connection
-from replicate.estimator.cluster.peers import Peers, loss_of
+from replicate.estimator.cluster.peers import Peers, cut_off, loss_of
 from replicate.estimator.cluster.servers import absent_tasks, report_dead_connection
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -167,11 +167,15 @@ class Watchdog(ScheduledHook):
 
     def _has_lost_peers(self) -> bool:
         """Ends training if another worker is lost, unless all have made their last step."""
-        lost = self.peers.lost() or self._silent_peers()
+        ended = self.peers.lost()
+        lost = ended or self._silent_peers()
         if not lost or (not self.peers.is_chief_lost and has_ended(self._config)):
             return False
         wake_secs = PEER_WAKE_SECS if self._hand_over is None else HANDED_OVER_WAKE_SECS
-        self._end(loss_of(self._config, lost), wake_secs)
+        all_others = self._config.num_worker_replicas - 1
+        is_cut_off = self._hand_over is not None and not ended and len(lost) == all_others > 1
+        loss = ClusterError(loss_of(self._config, lost))
+        self._end(cut_off(self._config) if is_cut_off else loss, wake_secs)
         return True
 
     def _silent_peers(self) -> list[str]:
@@ -215,15 +219,15 @@ class Watchdog(ScheduledHook):
             cause = dead.advice
             if not dead.is_own:
                 report_dead_connection(config.master, config, dead.server)
-        self._end(
+        text = (
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
-            f"{cause}; training continues from the newest checkpoint.",
-            WAKE_SECS,
+            f"{cause}; training continues from the newest checkpoint."
         )
+        self._end(ClusterError(text), WAKE_SECS)
 
-    def _end(self, text: str, wake_secs: float) -> None:
+    def _end(self, error: ClusterError, wake_secs: float) -> None:
         """Ends the training loop by closing its session, or ends the process if that fails."""
-        self.error = ClusterError(text)
+        self.error = error
         if self._hand_over is not None:
             self._hand_over()
         if self._session is not None:

@@ -164,6 +164,7 @@ def test_workers_go_on_without_a_lost_one(recorder):
     [
         ({"chief": [138], "worker": [137]}, 2, 2, 0, 137, 2),  # Too few are left.
         ({"chief": [138, 0], "worker": [137, 0]}, 2, 2, 1, 0, 4),  # They wait for the lost one.
+        ({"chief": [138, 0], "worker": [140, 138, 0]}, 3, 2, 0, 0, 5),  # One was cut off.
         ({"chief": [137, 0], "worker": [138, 137, 0]}, 3, 1, 0, 0, 4),  # One goes on alone.
         ({"chief": [137, 0], "worker": [134, 138, 0]}, 3, 2, 0, 0, 5),  # Aborted at its end.
         ({"chief": [138, None, 0], "worker": [137, 0]}, 2, 1, 1, 0, 5),  # It comes back.

@@ -18,7 +18,8 @@ OPTIONAL = ("tf_slim", "tensorflow_gan", "replicate.tpu")
 NEW = {
     "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME",
     "CheckpointError",
-    "ClusterConfigError", "ClusterError", "Difference", "DynamicLossScale", "KMeansClustering",
+    "ClusterConfigError", "ClusterError", "CutOffError", "Difference", "DynamicLossScale",
+    "KMeansClustering",
     "ModelAverageCustomGetter", "ModelAverageOptimizer", "ModelDirInUseError", "NonFiniteError",
     "ReplicationCheck", "SyncReplicasHook", "TaskType", "TowerContext", "TrainingInterrupted",
     "check_replication", "current_tower", "model_average", "model_table",

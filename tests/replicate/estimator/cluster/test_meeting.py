@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from replicate.errors import CutOffError
 from replicate.estimator.cluster import meeting
 from replicate.estimator.cluster_config import ClusterConfig
 
@@ -52,3 +53,18 @@ def test_notes_that_get_lost_are_left_again(board):
         thread.join(10)
     assert sorted(ended) == [0, 1]
     assert {"1/answer", "1/ended", "1/left/1"} <= board.keys()
+
+
+def test_a_worker_that_is_cut_off_does_not_wait_for_the_others(monkeypatch):
+    monkeypatch.setattr(
+        meeting, "is_cut_off", lambda config: bool(asked.append(config) or asked[1:])
+    )
+    monkeypatch.setattr(meeting, "SAY_SECS", 0.0)
+    asked = []
+    role = ClusterConfig({"chief": ("a:1",), "worker": ("b:1", "c:1")}, "worker", 1)
+    config = replicate.RunConfig(cluster=role, train_distribute=replicate.AllReduce(min_workers=2))
+    wait = meeting.Wait(config, lambda: False)
+    wait.go_on("the chief")
+    with pytest.raises(CutOffError, match="worker 1 ends because none of the other workers") as end:
+        wait.go_on("the chief")
+    assert (end.value.code, asked) == (140, [config, config])

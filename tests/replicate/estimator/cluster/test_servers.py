@@ -8,6 +8,7 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.all_reduce.settings import AllReduce
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import servers
 from replicate.estimator.cluster.servers import (
@@ -41,6 +42,23 @@ def config(port, task="chief", **settings):
     if task == "ps":
         jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",), **jobs}
     return RunConfig(cluster=ClusterConfig(jobs, task, 0), **settings)
+
+
+def test_a_worker_that_none_of_several_others_answers_is_cut_off(target, listening):
+    port, answering = listening, target.rpartition(":")[2]
+
+    def is_cut_off(*ports, min_workers=2):
+        others = tuple(f"127.0.0.1:{each}" for each in ports)
+        jobs = {"chief": others[:1], "worker": ("127.0.0.1:1", *others[1:])}
+        strategy = AllReduce(min_workers=min_workers)
+        cluster = ClusterConfig(jobs, "worker", 0)
+        return servers.is_cut_off(RunConfig(cluster=cluster, train_distribute=strategy), 0.2)
+
+    assert is_cut_off(port, port)
+    assert not is_cut_off(port, port, min_workers=None)
+    assert not is_cut_off(port), "either of two may be"
+    assert not is_cut_off(port, 1), "the machine says that nothing listens"
+    assert not is_cut_off(port, answering)
 
 
 def test_port_in_use_is_named(listening):
