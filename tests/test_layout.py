@@ -30,7 +30,8 @@ PUBLIC = {
         AVERAGE_LOSS_METRIC_KEY AllReduce BaselineClassifier BaselineEstimator
         BaselineRegressor BestExporter BinaryClassHead BoostedTreesClassifier
         BoostedTreesEstimator BoostedTreesRegressor CheckpointError CheckpointSaverHook
-        CheckpointSaverListener ClusterConfigError ClusterError CutOffError DNNClassifier DNNEstimator
+        CheckpointSaverListener ClusterConfigError ClusterError CutOffError DNNClassifier
+        DNNEstimator
         DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor
         DNNRegressor Difference DynamicLossScale Estimator EstimatorSpec EvalSpec Exporter
         FeedFnHook FinalExporter FinalOpsHook GLOBAL_VARIABLE_NAME GlobalStepWaiterHook Head
