@@ -26,6 +26,9 @@ BLOCK = 256
 _WORD = 32
 """Bits of a word that is sent."""
 
+_MULTIPLES = [[byte // 16 - 8, byte % 16 - 8] for byte in range(256)]
+"""Both multiples of 4 bits that a byte has: a look takes half the time of two divisions."""
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Code:
             codes = tf.cast(tf.bitcast(words, tf.int8), tf.float32)
         else:
             pairs = tf.cast(tf.bitcast(words, tf.uint8), tf.int32)
-            codes = tf.cast(tf.stack([pairs // 16, pairs % 16], axis=-1), tf.float32) - 8
+            codes = tf.gather(tf.constant(_MULTIPLES, tf.float32), pairs)
         return tf.reshape(codes, [rows, -1, BLOCK])
 
 
