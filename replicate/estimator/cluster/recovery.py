@@ -104,14 +104,21 @@ class Restarts:
         of a session that was used for longer.
 
         Raises:
-          ClusterError: The limit of lost sessions is reached.
+          ClusterError: The limit of lost sessions is reached, or workers train by all-reduce: they
+            start together only.
           WaitCancelled: `should_cancel` returned True.
         """
+        config = self._config
+        if config.all_reduce is not None:
+            raise ClusterError(
+                f"{config.task_type} {config.task_id} ends because its session was lost "
+                f"({self._cause}): workers without parameter servers start together only. Start "
+                "all of them again; training continues from the newest checkpoint."
+            )
         if self._readings.step > self._furthest:
             self._furthest = self._readings.step
             self._count = 0
         self._count += 1
-        config = self._config
         if self._count > config.max_restarts:
             raise ClusterError(
                 f"{config.task_type} {config.task_id} gives up at step {self._furthest}: its "

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
+from replicate.all_reduce.settings import AllReduce
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery, watchdog
 from replicate.estimator.cluster.connections import DeadConnection
@@ -49,6 +50,18 @@ def test_pauses_grow_up_to_a_minute_and_less_the_time_that_a_session_was_used(cl
     assert pauses(replaced_at_once, clock, 3) == pytest.approx([0, 2, 4])
     clock.now += 3.5
     assert pauses(replaced_at_once, clock, 1) == pytest.approx([4.5])
+
+
+def test_a_worker_by_all_reduce_makes_no_second_session():
+    """The graph is final by then, and the others have begun."""
+    role = ClusterConfig({"chief": ("a:1",), "worker": ("a:2",)}, "worker", 0)
+    config = RunConfig(cluster=role, train_distribute=AllReduce())
+    restarts = Restarts(config, SimpleNamespace(step=0))
+    with pytest.raises(tf.errors.AbortedError), restarts.record_cause():
+        raise tf.errors.AbortedError(None, None, "received twice")
+    told = r"^worker 0 ends because its session was lost \(AbortedError: received twice\): workers"
+    with pytest.raises(ClusterError, match=told):
+        restarts.pause(bool)
 
 
 def test_loss_in_the_last_save_is_an_error_of_the_cluster():
