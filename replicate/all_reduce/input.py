@@ -54,6 +54,11 @@ def worker_share(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.shard(group.size, group.rank)
 
 
+def is_shared() -> bool:
+    """Returns True if `worker_share` has cut a dataset of the default graph."""
+    return bool(v1.get_collection_ref(_SHARED))
+
+
 def evaluated_share(dataset: tf.data.Dataset, group: WorkerGroup) -> tf.data.Dataset:
     """Returns the batches that this worker evaluates: every n-th, unless input_fn has shared them.
 
@@ -61,8 +66,7 @@ def evaluated_share(dataset: tf.data.Dataset, group: WorkerGroup) -> tf.data.Dat
       dataset: The batches that input_fn has returned for this graph.
       group: The workers.
     """
-    is_shared = bool(v1.get_collection_ref(_SHARED))
-    return dataset if is_shared else dataset.shard(group.size, group.rank)
+    return dataset if is_shared() else dataset.shard(group.size, group.rank)
 
 
 def with_batches_after_the_end(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -13,7 +13,12 @@ import tensorflow as tf
 
 from replicate._types import Nest, Tensor
 from replicate.all_reduce.group import WorkerGroup
-from replicate.all_reduce.input import current_group, evaluated_share, with_batches_after_the_end
+from replicate.all_reduce.input import (
+    current_group,
+    evaluated_share,
+    is_shared,
+    with_batches_after_the_end,
+)
 from replicate.all_reduce.step import WorkerStep
 from replicate.all_reduce.worker_rounds import WorkerRounds
 from replicate.batch.nests import flatten
@@ -94,7 +99,7 @@ def build_inputs(
             returned = with_batches_after_the_end(returned)
         with v1.name_scope(SCOPE):
             if isinstance(returned, tf.data.Dataset) and is_counted:
-                position = InputPosition(returned)
+                position = InputPosition(returned, is_shared=is_shared())
                 returned = position.next
             elif isinstance(returned, tf.data.Dataset):
                 iterator = v1.data.make_initializable_iterator(returned)

@@ -6,6 +6,7 @@ position of another pipeline is not used; a warning says so, and training contin
 prediction have no position. `position_file.py` owns the file.
 """
 
+import dataclasses
 import random
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 from replicate._types import Nest, Tensor
 from replicate.estimator.checkpoints.pipeline_record import (
     describe_difference,
+    differ_in_workers,
     large_buffers,
     pipeline_ops,
     record_pipeline,
@@ -55,10 +57,12 @@ class InputPosition:
       next: The next element.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, limit: int = STATE_LIMIT):
+    def __init__(self, dataset: tf.data.Dataset, limit: int = STATE_LIMIT, is_shared: bool = False):
         """Adds the iterator of a dataset of the default graph.
 
         Buffers of `limit` bytes at most are saved. Without them, elements are read again.
+        `is_shared` tells that the dataset is a worker's share: a position of more or fewer workers
+        holds, too, as their number of batches.
         """
         ops = pipeline_ops(dataset)
         self._record = record_pipeline(dataset)
@@ -66,6 +70,7 @@ class InputPosition:
         large = large_buffers(ops, limit)
         self._holds_state = not large
         self._slots = sizes_to_feed(large)
+        self._is_shared = is_shared
         self._can_be_saved: bool | None = None
         self._seed: int | None = None
         self._skipped = 0
@@ -192,7 +197,11 @@ class InputPosition:
         except ValueError as error:
             self._warn(f"{error} The input begins anew.")
             return None
-        difference = "" if saved is None else describe_difference(saved.record, self._record)
+        if saved is None:
+            return None
+        if self._is_shared and differ_in_workers(saved.record, self._record):
+            return dataclasses.replace(saved, state=b"")
+        difference = describe_difference(saved.record, self._record)
         if difference:
             self._warn(
                 f"The input begins anew: {checkpoint} holds the position of an interrupted run on "

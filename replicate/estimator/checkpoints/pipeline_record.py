@@ -32,6 +32,9 @@ _MOST_DIFFERENCES = 3
 _GENERATED = ("metadata", "shared_name", "container", "token")
 """Attributes whose values TensorFlow generates in each program."""
 
+_SHARE = "ShardDataset"
+"""Operation of a worker's share."""
+
 _RESULTS = ("output_types", "output_shapes")
 """Attributes that follow from others."""
 
@@ -137,6 +140,34 @@ def describe_difference(saved: PipelineRecord, present: PipelineRecord) -> str:
     if not told:
         return f"elements {saved.elements} -> {present.elements}"
     return "; ".join((causes or told)[:_MOST_DIFFERENCES])
+
+
+def differ_in_workers(saved: PipelineRecord, present: PipelineRecord) -> bool:
+    """Returns True if two pipelines of shares are the same but for the number of workers.
+
+    The number of rows in a batch may depend on it.
+    """
+    counts = [
+        [op.settings.get("num_shards") for op in record.ops if op.type == _SHARE]
+        for record in (saved, present)
+    ]
+    return counts[0] != counts[1] and _of_any_share(saved) == _of_any_share(present)
+
+
+def _of_any_share(record: PipelineRecord) -> list[tuple[str, dict[str, str]]]:
+    """Returns the operations without what follows from the number of workers."""
+    return [
+        (
+            op.type,
+            {
+                name: text
+                for name, text in op.settings.items()
+                if name not in (*_RESULTS, "batch_size")
+                and (op.type != _SHARE or name not in ("num_shards", "index"))
+            },
+        )
+        for op in record.ops
+    ]
 
 
 def _changed_types(before: list[str], now: list[str]) -> str:

@@ -116,6 +116,21 @@ def test_resumed_input_is_equal_bit_for_bit(tmp_path, caplog, dataset_fn, limit)
     assert_equal(again.take(1), whole.take(1))
 
 
+def test_a_share_continues_with_more_or_fewer_workers(tmp_path, caplog):
+    def share(workers, rows=2):
+        return lambda: Dataset.range(100).shard(workers, 0).map(lambda x: 3 * x).batch(rows)
+
+    whole = Pipeline(share(4)).begin()
+    whole.take(3)
+    saved = whole.save(tmp_path)
+    fewer = Pipeline(share(3, rows=4), is_shared=True).begin(saved)
+    np.testing.assert_array_equal(fewer.take(1), [[3 * 3 * x for x in range(12, 16)]])
+    assert read_position(fewer.save(tmp_path)).elements == 4
+    same = Pipeline(share(3, rows=2), is_shared=True).begin(saved)
+    np.testing.assert_array_equal(same.take(1), [[0, 9]])
+    assert "What differs: batch_size of BatchDatasetV2 4 -> 2" in caplog.text
+
+
 @pytest.mark.parametrize("limit", [1 << 20, 0], ids=["buffers", "read again"])
 def test_random_order_without_a_seed_is_resumed(tmp_path, limit):
     whole = Pipeline(shuffled, seed=None, limit=limit).begin()
