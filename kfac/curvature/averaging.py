@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.fisher_factors.kept import fold_average
-from kfac.fisher_factors.tower_sums import Moment
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read

@@ -31,10 +31,9 @@ from kfac.fisher_blocks.base import (
     layer_params_to_mat2d,
     mat2d_to_layer_params,
 )
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Sources
 from kfac.linalg import vectors
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.linear_operator import (

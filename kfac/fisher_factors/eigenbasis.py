@@ -30,11 +30,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, as_images, example_gradients
 from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes, read_total
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
 from kfac.patches.extraction import ConvGeometry
