@@ -8,11 +8,13 @@ share of all of them.
 
 import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 SLACK = 0.02
 """Part of the largest load that balancing may add, or leave above the mean, to move less data."""
@@ -89,19 +91,19 @@ def placement_costs(
     )
 
 
-def distinct(devices: Iterable[str]) -> tuple[str, ...]:
+def distinct(devices: Iterable[_Key]) -> tuple[_Key, ...]:
     """Returns the different devices in order of first appearance."""
     return tuple(dict.fromkeys(devices))
 
 
-def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
+def assign_by_cost(costs: Sequence[float], devices: Sequence[_Key]) -> list[_Key]:
     """Spreads work over devices: largest piece first, each to the least loaded device.
 
     Deterministic: of equal costs the lower index comes first, of equal loads the earlier device.
 
     Args:
       costs: Cost of each piece of work, in any unit.
-      devices: At least one device.
+      devices: At least one device; or numbers of workers, or of steps.
 
     Returns:
       The device of each piece, in the order of `costs`.
@@ -115,12 +117,12 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
             "at least one device."
         )
     load = dict.fromkeys(distinct(devices), 0.0)
-    chosen = [""] * len(costs)
+    chosen: dict[int, _Key] = {}
     for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
         device = min(load, key=lambda name: load[name])
         load[device] += costs[index]
         chosen[index] = device
-    return chosen
+    return [chosen[index] for index in range(len(costs))]
 
 
 def gather_blocks(

@@ -62,21 +62,3 @@ def agreed(flag: Tensor) -> Tensor:
         return flag
     with v1.device(CPU):
         return workers.agreed(tf.reshape(flag, [1]))[0]
-
-
-def owners(costs: Sequence[float], count: int) -> list[int]:
-    """Divides work over workers: the costliest first, each to the worker with the least so far.
-
-    Args:
-      costs: Cost of each piece of work.
-      count: Number of workers.
-
-    Returns:
-      The worker of each piece.
-    """
-    loads = [0.0] * count
-    chosen = [0] * len(costs)
-    for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
-        chosen[index] = loads.index(min(loads))
-        loads[chosen[index]] += costs[index]
-    return chosen

@@ -17,8 +17,9 @@ import tensorflow as tf
 from kfac._types import Operation, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
 from kfac.fisher_factors.kept import current_dampings
+from kfac.placement import assign_by_cost
 from kfac.state import Change, assign_all, group
-from kfac.workers import current_workers, owners
+from kfac.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -90,8 +91,9 @@ def own_factors(factors: Sequence[FisherFactor]) -> list[int]:
     workers = current_workers()
     if workers is None:
         return list(range(len(factors)))
-    chosen = owners([factor.inverse_cost for factor in factors], workers.size)
-    return [index for index, owner in enumerate(chosen) if owner == workers.rank]
+    costs = [factor.inverse_cost for factor in factors]
+    owners = assign_by_cost(costs, range(workers.size))
+    return [index for index, owner in enumerate(owners) if owner == workers.rank]
 
 
 def from_owners(

@@ -126,8 +126,8 @@ class WorkerRole:
             return []
         if self.strategy != "shared":
             return list(range(len(costs)))
-        owners = assign_by_cost(costs, [str(index) for index in range(self.num_workers)])
-        return [i for i, owner in enumerate(owners) if owner == str(self.task_index)]
+        owners = assign_by_cost(costs, range(self.num_workers))
+        return [index for index, owner in enumerate(owners) if owner == self.task_index]
 
     @property
     def _is_dedicated(self) -> bool:

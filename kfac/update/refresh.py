@@ -62,11 +62,11 @@ class Spread(NamedTuple):
           pieces: Numbers of the factors that stay together.
           costs: Cost of each factor.
         """
-        shares: dict[str, list[int]] = {str(step): [] for step in range(self.period)}
+        shares: list[list[int]] = [[] for _ in range(self.period)]
         work = [sum(costs[index] for index in piece) for piece in pieces]
-        for piece, step in zip(pieces, assign_by_cost(work, list(shares)), strict=True):
+        for piece, step in zip(pieces, assign_by_cost(work, range(self.period)), strict=True):
             shares[step] += piece
-        return [share for share in shares.values() if share]
+        return [share for share in shares if share]
 
     def due(self, step: Tensor, count: int) -> Tensor:
         """Returns bool [count], true for the shares that are due after `step` steps, int64 []."""
