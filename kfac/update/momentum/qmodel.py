@@ -187,6 +187,9 @@ class QuadraticModelMomentum(Momentum):
     u is kept as the velocity v = −u, so that the model is made along d and v.
     """
 
+    keeps_velocities = True
+    knows_model_change = True  # The step is chosen by it.
+
     def __init__(
         self,
         curvature: ExactCurvature,
@@ -240,16 +243,6 @@ class QuadraticModelMomentum(Momentum):
         """μ of the last step; NaN before the first."""
         self.make_variables()
         return read(self._variables[1])
-
-    @property
-    def keeps_velocities(self) -> bool:
-        """Always: they are the step before."""
-        return True
-
-    @property
-    def knows_model_change(self) -> bool:
-        """Always: the step is chosen by it."""
-        return True
 
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq is the model's value at it, with λ' for λ.

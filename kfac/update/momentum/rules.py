@@ -157,6 +157,8 @@ def add_weight_decay(
 class GivenRateMomentum(Momentum):
     """A rule whose learning rate α and momentum β are given."""
 
+    takes_packed = True  # A step is a sum of multiples of vectors.
+
     def __init__(
         self,
         learning_rate: Scalar,
@@ -189,11 +191,6 @@ class GivenRateMomentum(Momentum):
     def momentum(self) -> Scalar:
         """β as it was given."""
         return current(self._momentum)
-
-    @property
-    def takes_packed(self) -> bool:
-        """True: a step is a sum of multiples of vectors."""
-        return True
 
     @property
     def keeps_velocities(self) -> bool:
@@ -238,10 +235,7 @@ def norm_constraint_coefficient(
 class RegularMomentum(GivenRateMomentum):
     """v ← βv + M⁻¹g, and the weights change by −αv."""
 
-    @property
-    def multiplies_for_model(self) -> bool:
-        """True: Δq takes the product Mu."""
-        return True
+    multiplies_for_model = True  # Δq takes the product Mu.
 
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.
