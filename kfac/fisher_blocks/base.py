@@ -101,6 +101,9 @@ class FisherBlock(abc.ABC):
         self.factor_maker = layer_collection
         self.inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
+        # `instantiate_factors` sets both.
+        self._made: tuple[FisherFactor, ...] = ()
+        self._damping: Scalar = None
 
     @property
     def has_bias(self) -> bool:
@@ -148,9 +151,9 @@ class FisherBlock(abc.ABC):
         """Settings that must be equal in all towers that register the layer."""
 
     @property
-    @abc.abstractmethod
     def made_factors(self) -> tuple[FisherFactor, ...]:
         """The factors of this block; empty before `instantiate_factors`."""
+        return self._made
 
     @property
     def factors(self) -> tuple[FisherFactor, ...]:

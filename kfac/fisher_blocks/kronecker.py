@@ -309,11 +309,7 @@ class SplitDampedBlock(TwoFactorBlock):
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G from the layer collection; see `FisherBlock.instantiate_factors`."""
         self._kronecker = self._make_product(self._gradients_by_tower(grads_list), damping)
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G); empty before they are made."""
-        return () if self._kronecker is None else self._kronecker.factors
+        self._made = self._kronecker.factors
 
     @property
     def _product(self) -> KroneckerProduct:
