@@ -22,7 +22,6 @@ from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor, Known
 from kfac.fisher_factors.kept import current_dampings
 from kfac.protocols import OPTIONAL_STATE
-from kfac.scheduling.background_changes import BackgroundChanges
 from kfac.state import (
     CPU,
     Assignment,
@@ -35,6 +34,7 @@ from kfac.state import (
     read,
     run_if,
 )
+from kfac.update.background_changes import BackgroundChanges
 
 v1 = tf.compat.v1
 
