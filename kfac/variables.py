@@ -106,11 +106,7 @@ def name_of(variable: Variable) -> str:
 def check_not_partitioned(doing: str, variables: Iterable[Variable]) -> None:
     """Checks that none of some parameters is partitioned.
 
-    Tensors may stand in for variables.
-
-    Args:
-      doing: The beginning of the message, such as "register a layer".
-      variables: The parameters.
+    Tensors may stand in for variables. `doing` begins the message, such as "register a layer".
 
     Raises:
       TypeError: One is partitioned, or is neither a variable nor a Tensor.

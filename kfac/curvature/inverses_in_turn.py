@@ -45,16 +45,10 @@ def compute_in_turn(
     dampings: Known = NOTHING_KNOWN,
     averages: Known = NOTHING_KNOWN,
 ) -> list[list[Change]]:
-    """Computes all registered functions of some factors.
+    """Computes all registered functions of some factors, each on its device.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: d by name, shape [] each.
-      averages: Values of averages by the factor's name.
-
-    Returns:
-      The changes of `inv_variables` of each factor.
+    Dampings d, shape [] each, are given by name, and averages by the factor's name. Others are
+    computed and read. Returns the changes of `inv_variables` of each factor.
     """
     known = [averages] if averages else []  # A program's own factors need not take any.
     return _in_turn(
@@ -101,13 +95,9 @@ def from_owners(
 ) -> list[Change]:
     """Gives the inverses of each worker to all workers.
 
-    Args:
-      own: The changes of `inverse_update_vars` of the factors that this worker inverts, by number.
-      factors: The factors.
-      devices: Device of each factor's computation.
-
-    Returns:
-      The changes of all factors with the values of their owners, factor after factor.
+    `own` has the changes of `inverse_update_vars` of the factors that this worker inverts, by
+    number. Each factor has a device for its computation. Returns the changes of all factors with
+    the values of their owners, factor after factor.
     """
     workers = current_workers()
     if workers is None:

@@ -239,8 +239,7 @@ class FisherBlock(abc.ABC):
     def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
         """Returns the trace of the undamped block, shape [].
 
-        Args:
-          factor_traces: The traces of its factors, shape [] each, by their names.
+        `factor_traces` are the traces of its factors, shape [] each, by their names.
         """
         return tf.add_n([factor_traces[factor.name] for factor in self.factors])
 

@@ -96,11 +96,7 @@ class TwoFactorBlock(FisherBlock):
             )
 
     def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
-        """Returns T·tr A·tr G, float64 [].
-
-        Args:
-          factor_traces: The traces of A and G, shape [] each, by their names.
-        """
+        """Returns T·tr A·tr G, float64 []; see `FisherBlock.trace`."""
         pair = self.input_factor, self.output_factor
         a, g = (tf.cast(factor_traces[factor.name], tf.float64) for factor in pair)
         times = self.replications()
@@ -247,16 +243,10 @@ def product_or_identity(
     *,
     transpose: bool,
 ) -> list[Tensor]:
-    """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
+    """Returns c·L V Rᵀ, or c·Lᵀ V R; but e·V as long as L or R has only zeros in its first column.
 
-    Only the one that is wanted is computed.
-
-    Args:
-      inverses: L and R.
-      parts: V as a weight, or as a weight and a bias, with known ranks.
-      scale: c, a number or a Tensor []; None means 1.
-      eigenvalue: e, a number or a Tensor [].
-      transpose: True for c·Lᵀ V R.
+    Only the one that is wanted is computed. V is a weight, or a weight and a bias, with known
+    ranks. c and e are numbers or Tensors []; for c None means 1.
     """
     left, right = inverses
     operators = DenseOperator(left), DenseOperator(right)
@@ -340,15 +330,8 @@ class KroneckerBlock(SplitDampedBlock):
     ) -> Parameters:
         """Returns T^e f(A + π√λ'·I) V f(G + √λ'/π·I)ᵀ, or with the transposes of both f.
 
-        Args:
-          function: f, and its degree e.
-          vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
-            diagonal.
-          transpose: True to multiply by the transpose.
-
-        Returns:
-          The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
-          with the same indices.
+        f has the degree e. The product has the shapes and dtypes of V. IndexedSlices of rows of V
+        are accepted where A is diagonal, and give IndexedSlices with the same indices.
         """
         a, g = self._product.factors
         left, right = self._operators(function)

@@ -148,14 +148,9 @@ def diagonal_product(
 ) -> list[Tensor]:
     """Returns (S/w + d)^p ∘ v, or e·v as long as w is zero.
 
-    Args:
-      total: S [n].
-      weight: w [].
-      parts: v, n entries together.
-      damping: d, a number or a Tensor [].
-      eigenvalue: e, likewise; None means 0.
-      degree: p.
-      dtype: Dtype of the products before they get that of v.
+    S [n] is `total`, p the `degree`, and the parts of v have n entries together. d and e are
+    numbers or Tensors []; for e None means 0. `dtype` is that of the products before they get that
+    of v.
     """
     value = total / weight
     power = damped_diagonal_power(value, as_scalar(damping, value.dtype), degree, dtype)

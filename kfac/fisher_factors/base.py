@@ -373,9 +373,8 @@ class FisherFactor(NamedFunctions):
     ) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
+        The dampings d, shape [] each, at least those of `dampings`, are by name, and values of
+        averages by the factor's name.
         """
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:
@@ -385,9 +384,7 @@ class FisherFactor(NamedFunctions):
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns ops that recompute all registered functions from the current averages.
 
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          device: Device of the active scope.
+        The dampings are as in `updated_inverses`; the device is that of the active scope.
         """
         del device
         changes = self.move_average(self.updated_inverses(dampings))

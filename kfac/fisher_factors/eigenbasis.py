@@ -145,11 +145,7 @@ class EigenbasisFactor(DiagonalFactor):
         return changes
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:
-        """Moves S to new bases; returns the changes of `inverse_update_vars`.
-
-        Args:
-          changes: Those of the bases.
-        """
+        """Moves S to new bases, given the changes of these; see `FisherFactor.move_average`."""
         values, moves, is_first = [], [], tf.constant(False)
         for slot, change in zip(self.inverses, changes[::2], strict=True):
             old, new = (tf.cast(basis, self.dtype) for basis in (slot.read(), change.value))

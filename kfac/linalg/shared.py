@@ -120,10 +120,7 @@ class SharedFunction:
     def __call__(self, *arguments: Any, device: str | None = None, **named: Any) -> Any:
         """Returns the function's results, or an operation that changes variables.
 
-        Args:
-          *arguments: Its arguments.
-          device: Device to read and change variables on; None means that of the variables.
-          **named: Its keyword arguments.
+        `device` is that to read and change variables on; None means that of the variables.
         """
         tensors = {name: value for name, value in named.items() if tf.is_tensor(value)}
         static = {name: value for name, value in named.items() if name not in tensors}

@@ -60,9 +60,7 @@ class BackgroundChanges:
     def request(self, number: Tensor, is_wanted: Tensor) -> Operation:
         """Returns an op that lets the thread compute, if there is one and it does not already.
 
-        Args:
-          number: Number of the request, int64 []; each has another.
-          is_wanted: bool [], false to do nothing.
+        Each request has another number, int64 []. Does nothing unless `is_wanted`, bool [].
         """
 
         def send() -> Operation:
@@ -75,12 +73,9 @@ class BackgroundChanges:
             return run_if(tf.logical_and(is_wanted, tf.logical_and(has_thread, is_new)), send)
 
     def results(self, number: Tensor) -> list[Change]:
-        """Returns the changes that a request asked for, or that it should have.
+        """Returns the changes that a request of this number asked for, or that it should have.
 
         To be called where the operations run once for each number.
-
-        Args:
-          number: Number of the request, int64 [].
         """
 
         def compute() -> Operation:

@@ -92,14 +92,7 @@ class ClusterWork:
     def __init__(
         self, shares: RefreshByWorkers, step: KfacStep, estimator: FisherEstimator, name: str
     ) -> None:
-        """Makes no ops or variables.
-
-        Args:
-          shares: Role of this worker, and when to update.
-          step: The step.
-          estimator: The curvature.
-          name: Name of the optimizer whose step the chief makes.
-        """
+        """Makes no ops or variables; `name` is that of the optimizer whose step the chief makes."""
         self._step = step
         self._estimator = estimator
         self._worker = shares.worker
@@ -268,8 +261,7 @@ class ClusterWork:
     def _wait_until(self, condition: Callable[[], Tensor]) -> Operation:
         """Returns an op that ends when a condition holds, or a batch was refused.
 
-        Args:
-          condition: Returns bool []; called inside a loop.
+        The condition returns bool [], and is called inside a loop.
         """
 
         def look(_: Tensor) -> Tensor:

@@ -215,15 +215,8 @@ def norm_constraint_coefficient(
 ) -> Tensor:
     """Returns min(1, √(c / (α² dᵀg))), the factor by which to shorten a step α·d.
 
-    dᵀg is the squared Fisher norm of d, since d = M⁻¹g gives dᵀMd = dᵀg.
-
-    Args:
-      squared_norm: dᵀg, shape []. Zero, as before the first inverse, gives 1.
-      learning_rate: α, shape [].
-      norm_constraint: c > 0, shape [].
-
-    Returns:
-      A factor in (0, 1], shape [].
+    dᵀg is the squared Fisher norm of d, since d = M⁻¹g gives dᵀMd = dᵀg. Zero, as before the first
+    inverse, gives 1. All have shape [].
     """
     size = tf.square(learning_rate) * squared_norm
     is_long = size > norm_constraint
