@@ -219,24 +219,14 @@ def place_by_cost(costs: PlacementCosts, devices: Devices) -> Placement:
     else:
         inv = gather_blocks(inv, costs.inv, costs.blocks)
         kept = dict.fromkeys(layers, 0) | _loads(inv, costs.inv_bytes)
-        cov = balance_bytes(inv, _with_packed_sums(costs.cov, len(layers)), kept)
+        # A sum for an average arrives from each other device as a triangle, half its size.
+        sizes = [(1 + (len(layers) - 1) / 2) * size for size in costs.cov]
+        cov = balance_bytes(inv, sizes, kept)
     return Placement(
         cov=_places(cov, devices.cov),
         inv=_places(inv, devices.inv),
         trans=_places_of_products(costs, devices.trans, inv),
     )
-
-
-def _with_packed_sums(averages: Sequence[int], devices: int) -> list[float]:
-    """Returns the bytes of averages and of the sums for them that arrive from other devices.
-
-    The sum of a second moment arrives as a triangle, half the size of the average.
-
-    Args:
-      averages: Bytes of each average.
-      devices: Number of devices.
-    """
-    return [(1 + (devices - 1) / 2) * size for size in averages]
 
 
 def _places_of_products(

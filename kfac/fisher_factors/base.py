@@ -24,13 +24,12 @@ from kfac.fisher_factors.kept import (
     MatrixSlot,
     current_dampings,
     fold_average,
-    quotient,
     read_total,
 )
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.linalg.shared import Reading, shared_constant
+from kfac.linalg.shared import shared_constant
 from kfac.state import Change, assign_all, group, make_counter, make_variable, read
 
 v1 = tf.compat.v1
@@ -281,13 +280,6 @@ class FisherFactor(NamedFunctions):
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         return read_total(*self.average) / self.read_weight()
-
-    @property
-    def source(self) -> Tensor | Reading:
-        """The value, as an argument of a shared function, which reads S/w by itself."""
-        if type(self).value is FisherFactor.value:
-            return Reading(quotient, self.average)
-        return self.value
 
     def value_of(self, averages: Known) -> Tensor:
         """Returns the value of the average that is given by the factor's name, else `value`."""

@@ -174,8 +174,10 @@ def numbers_of(factor: FisherFactor) -> FactorNumbers:
     slots, weight, matrix = factor.inverses, factor.cov_variables[1], None
     with v1.device(weight.device):
         if any(slot.function == INVERSE for slot in slots):
-            is_matrix = isinstance(factor, MatrixFactor)
-            matrix = factor.source if is_matrix else factor.get_cov_as_linear_operator().to_dense()
+            if isinstance(factor, MatrixFactor):
+                matrix = factor.source
+            else:
+                matrix = factor.get_cov_as_linear_operator().to_dense()
         variables = tuple(slot.variables for slot in slots)
         (trace, number, norm), *kept = _numbers(factor.trace, weight, matrix, variables)
         return FactorNumbers(trace, number, norm, tuple(SlotNumbers(*each) for each in kept))
