@@ -148,12 +148,16 @@ def split_damping(
 
 
 @typing.final
-class SplitDamping:
-    """π√λ'·I for A and √λ'/π·I for G, computed from the current traces at each read.
+class KroneckerProduct:
+    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
 
     λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with λ > 0
-    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
-    `of_input` is the damping of A, `of_output` that of G.
+    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1. The
+    dampings are computed from the current traces at each read.
+
+    Attributes:
+      factors: A and G.
+      times: T.
     """
 
     def __init__(
@@ -164,16 +168,20 @@ class SplitDamping:
         times: Scalar,
         config: CurvatureConfig,
     ) -> None:
-        self._factors = factors
+        self.factors = factors
+        self.times = times
         self._damping = damping
-        self._times = times
         self._config = config
         self._names = f"{layer}/input", f"{layer}/output"
-        self.of_input, self.of_output = (Damping(name, self._compute) for name in self._names)
+
+    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
+        """Returns each factor with its damping."""
+        dampings = (Damping(name, self._compute) for name in self._names)
+        return zip(self.factors, dampings, strict=True)
 
     def _compute(self) -> dict[str, Tensor]:
         """Returns both dampings by name, shape [] each, in the dtypes of A and G."""
-        a, g = self._factors
+        a, g = self.factors
         root = _root(self.of_one_use())
         if self._config.balance_damping:
             means = a.mean_eigenvalue, g.mean_eigenvalue
@@ -185,13 +193,19 @@ class SplitDamping:
 
     def of_one_use(self) -> Scalar:
         """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""
-        times, damping = known_or_scalars((self._times, self._damping), self._factors[0].dtype)
+        times, damping = known_or_scalars((self.times, self._damping), self.factors[0].dtype)
         return damping / times**self._config.damping_power
 
     def identity_eigenvalue(self) -> Scalar:
         """Returns T(1 + √λ')², like `of_one_use`: two identity matrices split damping evenly."""
-        times, damping = known_or_scalars((self._times, self.of_one_use()), self._factors[0].dtype)
+        times, damping = known_or_scalars((self.times, self.of_one_use()), self.factors[0].dtype)
         return times * (1 + _root(damping)) ** 2
+
+    def to_dense(self) -> Tensor:
+        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
+        product = kronecker_product(a, tf.cast(g, a.dtype))
+        return as_scalar(self.times, a.dtype) * product
 
 
 def _root(damping: Scalar) -> Scalar:
@@ -261,25 +275,6 @@ def product_or_identity(
     return tf.cond(has_inverse, product, lambda: vectors.scale(eigenvalue, parts))
 
 
-@typing.final
-class KroneckerProduct(typing.NamedTuple):
-    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I)."""
-
-    factors: tuple[FisherFactor, FisherFactor]
-    damping: SplitDamping
-    times: Scalar
-
-    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
-        """Returns each factor with its damping."""
-        return zip(self.factors, (self.damping.of_input, self.damping.of_output), strict=True)
-
-    def to_dense(self) -> Tensor:
-        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
-        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
-        product = kronecker_product(a, tf.cast(g, a.dtype))
-        return as_scalar(self.times, a.dtype) * product
-
-
 class SplitDampedBlock(TwoFactorBlock):
     """A block whose damping is split between A and G."""
 
@@ -293,8 +288,7 @@ class SplitDampedBlock(TwoFactorBlock):
         Gradients of the layer's outputs come by [source][tower]; the damping is λ > 0.
         """
         pair, config = self._make_pair(gradients), self.factor_maker.config
-        split = SplitDamping(self.name, pair, damping, self.replications, config)
-        return KroneckerProduct(pair, split, self.replications)
+        return KroneckerProduct(self.name, pair, damping, self.replications, config)
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G from the layer collection; see `FisherBlock.instantiate_factors`."""
@@ -308,8 +302,8 @@ class SplitDampedBlock(TwoFactorBlock):
         return self._kronecker
 
     def identity_eigenvalue(self) -> Scalar:
-        """Returns T(1 + √λ')²; see `SplitDamping`."""
-        return self._product.damping.identity_eigenvalue()
+        """Returns T(1 + √λ')²; see `KroneckerProduct`."""
+        return self._product.identity_eigenvalue()
 
 
 class KroneckerBlock(SplitDampedBlock):
