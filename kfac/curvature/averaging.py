@@ -134,9 +134,7 @@ def _decays(
 
 
 def batch_moments(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    substitutes: Substitutes | None,
+    factors: Sequence[FisherFactor], devices: Sequence[str], substitutes: Substitutes | None
 ) -> list[Moment]:
     """Returns the moment of each factor, over the batches of all workers.
 

@@ -19,13 +19,7 @@ import tensorflow as tf
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.by_hand import NamedFunctions
-from kfac.fisher_factors.kept import (
-    Damping,
-    MatrixSlot,
-    current_dampings,
-    fold_average,
-    read_total,
-)
+from kfac.fisher_factors.kept import Damping, MatrixSlot, current_dampings, fold_average, read_total
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator

@@ -118,9 +118,5 @@ def _values(changes: Sequence[Change]) -> list[Tensor]:
 def _without_value(name: str, dtype: DType) -> Variable:
     """Makes a variable [] that nothing initializes, so that it has no value in a new session."""
     return v1.Variable(
-        lambda: tf.zeros([], dtype),
-        trainable=False,
-        collections=[],
-        use_resource=True,
-        name=name,
+        lambda: tf.zeros([], dtype), trainable=False, collections=[], use_resource=True, name=name
     )
