@@ -133,6 +133,16 @@ def make_counter(name: str, device: str = "") -> Variable:
     return make_variable(name, [], tf.int64, device or CPU)
 
 
+def make_transient(name: str, dtype: DType) -> Variable:
+    """Makes a variable [] of no collection, which is neither saved nor initialized.
+
+    So it has no value in a new session.
+    """
+    return v1.Variable(
+        lambda: tf.zeros([], dtype), trainable=False, collections=[], name=name, use_resource=True
+    )
+
+
 def group(*operations: Operation, name: str | None = None) -> Operation:
     """Returns an op that follows others. It is on the CPU: no device waits for the first."""
     with v1.device(CPU):

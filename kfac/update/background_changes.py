@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
-from kfac.state import CPU, Assignment, Change, assign_all, read, run_if, value_if
+from kfac._types import Operation, Tensor
+from kfac.state import CPU, Assignment, Change, assign_all, make_transient, read, run_if, value_if
 
 v1 = tf.compat.v1
 
@@ -35,8 +35,8 @@ class BackgroundChanges:
         # Not after the gradients, nor in a branch: the thread runs these operations by themselves.
         with tf.init_scope(), v1.name_scope(name):
             with v1.device(CPU):
-                self._requested = _without_value("requested", tf.int64)
-                self._has_thread = _without_value("has_thread", tf.bool)
+                self._requested = make_transient("requested", tf.int64)
+                self._has_thread = make_transient("has_thread", tf.bool)
                 self._requests = v1.FIFOQueue(1, [tf.int64], [[]], name="requests")
                 with v1.control_dependencies([self._has_thread.assign(True, read_value=False)]):
                     request = self._requests.dequeue()
@@ -113,10 +113,3 @@ def _queue_of(changes: Sequence[Change]) -> v1.FIFOQueue:
 
 def _values(changes: Sequence[Change]) -> list[Tensor]:
     return [tf.ensure_shape(change.value, change.variable.shape) for change in changes]
-
-
-def _without_value(name: str, dtype: DType) -> Variable:
-    """Makes a variable [] that nothing initializes, so that it has no value in a new session."""
-    return v1.Variable(
-        lambda: tf.zeros([], dtype), trainable=False, collections=[], use_resource=True, name=name
-    )
