@@ -32,7 +32,7 @@ from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, as_images, example_gradients
-from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes, read_total
+from kfac.fisher_factors.kept import Damping, MatrixSlot, read_total, refresh_slots
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
@@ -138,7 +138,7 @@ class EigenbasisFactor(DiagonalFactor):
         """Computes the bases; see `FisherFactor.updated_inverses`."""
         changes: list[Change] = []
         for slot, factor in zip(self.inverses, self._kronecker, strict=True):
-            changes += compute_changes(
+            changes += refresh_slots.function(
                 factor.value_of(averages), [slot.variables], [dampings[slot.damping.name]],
                 functions=[slot.function], method="cholesky", dtype=self.inverse_dtype,
             )  # fmt: skip

@@ -19,7 +19,6 @@ from kfac.fisher_factors.kept import (
     Damping,
     MatrixSlot,
     OfAverage,
-    compute_changes,
     mean_eigenvalue,
     quotient,
     refresh_slots,
@@ -83,7 +82,8 @@ class KeepingFactor(FisherFactor):
         variables = tuple(slot.variables for slot in self.inverses)
         of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
         matrix = self._matrix_of(averages)
-        return compute_changes(matrix, variables, of_slots, **self._function_settings)
+        settings = self._function_settings
+        return list(refresh_slots.function(matrix, variables, of_slots, **settings))
 
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""
@@ -96,7 +96,7 @@ class KeepingFactor(FisherFactor):
 
     @property
     def _function_settings(self) -> dict[str, Any]:
-        """The functions and other settings of `compute_changes`."""
+        """The functions and other settings of `refresh_slots`."""
         return {
             "functions": tuple(slot.function for slot in self.inverses),
             "method": self._inverse_method(),

@@ -5,7 +5,6 @@ import tensorflow as tf
 from kfac.fisher_factors.kept import (
     Damping,
     MatrixSlot,
-    compute_changes,
     current_dampings,
     quotient,
     refresh_slots,
@@ -30,7 +29,7 @@ DAMPING = Damping("fc/w/input", lambda: {"fc/w/input": tf.constant(1.0)})
 
 def updated(slot, matrix):
     """An op that computes the function of a slot."""
-    changes = compute_changes(
+    changes = refresh_slots.function(
         matrix, [slot.variables], [DAMPING.value()],
         functions=[slot.function], method="cholesky", dtype=tf.float32,
     )  # fmt: skip
