@@ -48,11 +48,7 @@ from kfac.canned import for_canned
 from kfac.cluster import ClusterKfacOpt
 from kfac.config import CurvatureConfig
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
-from kfac.layer_collection import (
-    LayerCollection,
-    auto_register_layers,
-    graph_layer_collection,
-)
+from kfac.layer_collection import LayerCollection, auto_register_layers, graph_layer_collection
 from kfac.old_programs import bend_for_old_programs as _bend_for_old_programs
 from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer

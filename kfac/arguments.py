@@ -17,11 +17,7 @@ def check_number(
 ) -> None:
     """Checks a Python number; lets None, Tensors and Variables pass.
 
-    Args:
-      argument: Name of the argument.
-      value: The given value.
-      accepted: Text that describes the accepted values.
-      is_accepted: Function that returns True for accepted values; it is called with finite numbers.
+    `accepted` describes the accepted values; `is_accepted` is called with finite numbers.
 
     Raises:
       ValueError: The number is not finite, or not accepted.
@@ -46,11 +42,8 @@ def check_choice(argument: str, value: Any, accepted: Collection[Any]) -> None:
 def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
     """Checks that an argument is None.
 
-    Args:
-      argument: Name of the argument.
-      value: The given value.
-      where: Name of the thing that excludes it, such as another argument.
-      remedy: Advice to the user.
+    `where` names the thing that excludes it, such as another argument; `remedy` is advice to the
+    user.
 
     Raises:
       ValueError: The argument is not None.
@@ -63,12 +56,7 @@ def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
 
 
 def check_names(owner: str, given: Iterable[str], accepted: Collection[str]) -> None:
-    """Checks the names of further arguments.
-
-    Args:
-      owner: Name of the class or function that the user called.
-      given: The names.
-      accepted: Names of all arguments.
+    """Checks the names of further arguments of a class or function that the user called.
 
     Raises:
       TypeError: A name is not accepted; the message suggests one that is like it.
@@ -89,11 +77,6 @@ def names_of(*functions: Callable[..., Any]) -> set[str]:
 
 def check_period(argument: str, value: Any, unit: str = "steps") -> None:
     """Checks a number of steps, or of another unit.
-
-    Args:
-      argument: Name of the argument.
-      value: The given value.
-      unit: Unit of the number.
 
     Raises:
       ValueError: The value is not an int of at least 1.

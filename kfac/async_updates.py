@@ -7,7 +7,7 @@ References:
   approximations", §3: inverses computed asynchronously.
 """
 
-# Repeating ops in threads is `kfac.scheduling.background`'s, the step `kfac.optimizer`'s.
+# Repeating ops in threads is `kfac.update.background_updates`'s, the step `kfac.optimizer`'s.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ import tensorflow as tf
 from kfac._types import GradsAndVars, Operation, Variable
 from kfac.arguments import check_period
 from kfac.optimizer import KfacOptimizer
-from kfac.scheduling.background import BackgroundUpdates
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
+from kfac.update.background_updates import BackgroundUpdates
 
 v1 = tf.compat.v1
 

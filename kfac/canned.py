@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import Scalar, Tensor, Variable
+from kfac._types import Scalar, Variable
 from kfac.adaptive import adaptive as kfac_adaptive
 from kfac.arguments import check_choice
 from kfac.config import CurvatureConfig
@@ -283,8 +283,4 @@ def _without(variables: Sequence[Variable], others: Sequence[Variable]) -> list[
 
 def _outputs(layers: LayerCollection) -> int:
     """Returns the number of logits of all losses."""
-    return sum(_last_dimension(towers[0].inputs) for towers in layers.towers_by_loss)
-
-
-def _last_dimension(logits: Tensor) -> int:
-    return int(logits.shape[-1])
+    return sum(int(towers[0].inputs.shape[-1]) for towers in layers.towers_by_loss)

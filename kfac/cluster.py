@@ -9,7 +9,7 @@ References:
   approximations", §3.
 """
 
-# The workers' part is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`',
+# The workers' part is `kfac.update.cluster_refresh`'s, roles are `kfac.worker_roles`',
 # everything else is `kfac.optimizer`'s.
 
 from typing import Any
@@ -17,12 +17,12 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Scalar, Variable
+from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
-from kfac.scheduling.op_queue import OpQueue, OpQueueHook
-from kfac.scheduling.worker_roles import WorkerRole
 from kfac.settings import KfacSettings, documents_settings
 from kfac.tracebacks import methods_show_user_frames
 from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
+from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 

@@ -15,9 +15,8 @@ from kfac._types import Scalar
 def called_once(value: Scalar) -> Scalar:
     """Returns a setting that may be used many times and in conditional branches.
 
-    Args:
-      value: A number, Tensor or Variable, which is returned as it is; or a function, which is
-        called once, at first use, outside of control dependencies and branches.
+    A function is called once, at first use, outside of control dependencies and branches. A number,
+    Tensor or Variable is returned as it is.
     """
     if not callable(value):
         return value

@@ -26,11 +26,7 @@ from kfac.curvature.backward_pass import (
     first_order_statistics,
     may_stand_in,
 )
-from kfac.curvature.block_products import (
-    ServedFunctions,
-    VectorsAndVariables,
-    product_or_identity,
-)
+from kfac.curvature.block_products import ServedFunctions, VectorsAndVariables, product_or_identity
 from kfac.curvature.by_hand import CurvatureByHand
 from kfac.curvature.estimation_modes import MODES, mode_of
 from kfac.curvature.inverses_in_turn import inverse_update
@@ -39,21 +35,10 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.kept import MatrixSlot
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_functions import (
-    MatrixFunction,
-)
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.placement import STRATEGIES, Devices, Placement, distinct, placement_costs
 from kfac.registration.registered_model import RegisteredModel
-from kfac.state import (
-    CPU,
-    Assignment,
-    Gate,
-    assign_all,
-    group,
-    is_in_function,
-    read,
-    run_if,
-)
+from kfac.state import CPU, Assignment, Gate, assign_all, group, is_in_function, read, run_if
 from kfac.variables import name_of
 
 v1 = tf.compat.v1

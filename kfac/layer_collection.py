@@ -37,12 +37,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
-from kfac.registration.checks import (
-    check_towers,
-    check_uses,
-    check_variables,
-    collections_of_graph,
-)
+from kfac.registration.checks import check_towers, check_uses, check_variables, collections_of_graph
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import Decision, curvature_report, decision_lines

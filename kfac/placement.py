@@ -8,11 +8,13 @@ share of all of them.
 
 import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 SLACK = 0.02
 """Part of the largest load that balancing may add, or leave above the mean, to move less data."""
@@ -89,19 +91,19 @@ def placement_costs(
     )
 
 
-def distinct(devices: Iterable[str]) -> tuple[str, ...]:
+def distinct(devices: Iterable[_Key]) -> tuple[_Key, ...]:
     """Returns the different devices in order of first appearance."""
     return tuple(dict.fromkeys(devices))
 
 
-def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
+def assign_by_cost(costs: Sequence[float], devices: Sequence[_Key]) -> list[_Key]:
     """Spreads work over devices: largest piece first, each to the least loaded device.
 
     Deterministic: of equal costs the lower index comes first, of equal loads the earlier device.
 
     Args:
       costs: Cost of each piece of work, in any unit.
-      devices: At least one device.
+      devices: At least one device; or numbers of workers, or of steps.
 
     Returns:
       The device of each piece, in the order of `costs`.
@@ -115,12 +117,12 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
             "at least one device."
         )
     load = dict.fromkeys(distinct(devices), 0.0)
-    chosen = [""] * len(costs)
+    chosen: dict[int, _Key] = {}
     for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
         device = min(load, key=lambda name: load[name])
         load[device] += costs[index]
         chosen[index] = device
-    return chosen
+    return [chosen[index] for index in range(len(costs))]
 
 
 def gather_blocks(
@@ -129,15 +131,8 @@ def gather_blocks(
     """Moves cheap inverses to the costliest inverse of their block, where products need them.
 
     An inverse moves unless the load of that device would exceed the largest load by more than
-    `SLACK`. A factor of several blocks follows the first of them.
-
-    Args:
-      chosen: The device of each factor's inverses.
-      costs: Cost of each factor's inverses.
-      blocks: Positions of the factors of each block.
-
-    Returns:
-      The device of each factor's inverses after the moves.
+    `SLACK`. A factor of several blocks follows the first of them. Devices and costs are those of
+    each factor's inverses, blocks the positions of their factors.
     """
     gathered = list(chosen)
     load = _loads(chosen, costs)
@@ -201,9 +196,7 @@ def _loads(chosen: Sequence[str], costs: Sequence[float]) -> dict[str, float]:
 def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
     """Returns the device of each piece of work: piece i goes to device i modulo their number.
 
-    Args:
-      count: Number of pieces of work.
-      devices: The devices; None or an empty list means no preference.
+    None, or an empty list, of devices means no preference.
     """
     return list(itertools.islice(itertools.cycle(devices or [""]), count))
 
@@ -226,24 +219,14 @@ def place_by_cost(costs: PlacementCosts, devices: Devices) -> Placement:
     else:
         inv = gather_blocks(inv, costs.inv, costs.blocks)
         kept = dict.fromkeys(layers, 0) | _loads(inv, costs.inv_bytes)
-        cov = balance_bytes(inv, _with_packed_sums(costs.cov, len(layers)), kept)
+        # A sum for an average arrives from each other device as a triangle, half its size.
+        sizes = [(1 + (len(layers) - 1) / 2) * size for size in costs.cov]
+        cov = balance_bytes(inv, sizes, kept)
     return Placement(
         cov=_places(cov, devices.cov),
         inv=_places(inv, devices.inv),
         trans=_places_of_products(costs, devices.trans, inv),
     )
-
-
-def _with_packed_sums(averages: Sequence[int], devices: int) -> list[float]:
-    """Returns the bytes of averages and of the sums for them that arrive from other devices.
-
-    The sum of a second moment arrives as a triangle, half the size of the average.
-
-    Args:
-      averages: Bytes of each average.
-      devices: Number of devices.
-    """
-    return [(1 + (devices - 1) / 2) * size for size in averages]
 
 
 def _places_of_products(

@@ -21,9 +21,8 @@ v1 = tf.compat.v1
 def stateless_seed(source: str, step: Scalar) -> Tensor:
     """Returns a seed, int64 [2], for TensorFlow's stateless draws.
 
-    Args:
-      source: Name of the drawing part; different sources draw independently.
-      step: Number of this draw of the source, a number or an int Tensor [].
+    It is that of draw number `step`, a number or an int Tensor [], of a source. Different sources
+    draw independently.
     """
     number = zlib.crc32(source.encode())
     with v1.device(CPU):
@@ -35,10 +34,6 @@ def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
 
     Another session repeats the sequence of numbers under the same conditions as that of
     TensorFlow's random ops: if there is a seed, or the graph has one (`set_random_seed`).
-
-    Args:
-      shape: Shape of the result.
-      seed: Seed of the sequence; None means that of the graph. Without either, sessions differ.
     """
     with v1.device(CPU):
         return v1.random.uniform(shape, maxval=2**63 - 1, dtype=tf.int64, seed=seed)
@@ -47,10 +42,7 @@ def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
 def random_signs(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:
     """Draws +1 or −1 with equal probability for every entry.
 
-    Args:
-      shape: int [rank].
-      dtype: Dtype of the result.
-      seed: int [2]. Equal seeds give equal signs.
+    Equal seeds, int [2], give equal signs.
     """
     bits = tf.random.stateless_uniform(shape, seed, minval=0, maxval=2, dtype=tf.int32)
     return tf.cast(2 * bits - 1, dtype)

@@ -83,14 +83,10 @@ def make_variable(
     device: str = "",
     initial: float | Callable[[], Tensor] = 0.0,
 ) -> Variable:
-    """Makes a non-trainable variable called `kfac/<name>`.
+    """Makes a non-trainable variable of static shape called `kfac/<name>`.
 
-    Args:
-      name: Path below `kfac/`.
-      shape: Static shape.
-      dtype: Its dtype.
-      device: Where to put it; "" leaves this to the surrounding device scope.
-      initial: What all its entries start with, or a function that returns its first value.
+    The device "" leaves its place to the surrounding device scope. `initial` is what all its
+    entries start with, or a function that returns its first value.
     """
 
     def first_value() -> Tensor:
@@ -107,14 +103,10 @@ def make_variable(
 
 
 def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
-    """Returns zeros for a variable to begin with.
+    """Returns zeros of a static shape for a variable to begin with.
 
     TensorFlow would keep zeros that it knew beforehand, as a constant of the graph. So only a few
     are one, and variables share it.
-
-    Args:
-      shape: Static shape.
-      dtype: Their dtype.
     """
     if math.prod(shape) <= _FEW:
         return shared_constant(0, shape, dtype)
@@ -125,14 +117,9 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
 
 
 def shared_zeros(shape: Sequence[int], dtype: DType, device: str) -> Tensor:
-    """Returns the zeros that all resource variables of a shape begin with.
+    """Returns the zeros that all resource variables of a static shape and a device begin with.
 
     Until they are assigned they have their memory in common, and none is filled for each of them.
-
-    Args:
-      shape: Static shape.
-      dtype: Their dtype.
-      device: The device of the variables; "" leaves it to the surrounding device scope.
     """
     key = "zeros", tuple(shape), dtype
     return made_once(key, device, lambda: initial_zeros(shape, dtype))
@@ -141,20 +128,23 @@ def shared_zeros(shape: Sequence[int], dtype: DType, device: str) -> Tensor:
 def make_counter(name: str, device: str = "") -> Variable:
     """Makes an int64 variable [] that starts at zero, called `kfac/<name>`.
 
-    Args:
-      name: Path below `kfac/`.
-      device: Where to put it; "" means the CPU, where ops are chosen by it.
+    The device "" means the CPU, where ops are chosen by it.
     """
     return make_variable(name, [], tf.int64, device or CPU)
 
 
-def group(*operations: Operation, name: str | None = None) -> Operation:
-    """Returns one op that follows others. It is on the CPU, so that no device waits for the first.
+def make_transient(name: str, dtype: DType) -> Variable:
+    """Makes a variable [] of no collection, which is neither saved nor initialized.
 
-    Args:
-      *operations: Operations, or Tensors.
-      name: Its name.
+    So it has no value in a new session.
     """
+    return v1.Variable(
+        lambda: tf.zeros([], dtype), trainable=False, collections=[], name=name, use_resource=True
+    )
+
+
+def group(*operations: Operation, name: str | None = None) -> Operation:
+    """Returns an op that follows others. It is on the CPU: no device waits for the first."""
     with v1.device(CPU):
         return tf.group(*operations, name=name)
 
@@ -171,12 +161,9 @@ def read(variable: Variable, copies: bool = True) -> Tensor:
 
     A value that is read from a reference variable shares the variable's memory: a later assignment
     in the same step would change it. So it is copied. A check if the copy is finite would skip the
-    copy, and look at the variable without waiting. The check of the shape prevents that.
-
-    Args:
-      variable: The variable.
-      copies: False if the only op that takes the value makes a new Tensor of it, and what changes
-        the variable waits for that.
+    copy, and look at the variable without waiting. The check of the shape prevents that. `copies`
+    is false if the only op that takes the value makes a new Tensor of it, and what changes the
+    variable waits for that.
     """
     with _device_of(variable):
         if is_resource(variable):
@@ -301,12 +288,8 @@ def either(
 ) -> list[Tensor]:
     """Returns what one of two functions makes. The operations of the other one do not run.
 
-    Not to be called in a function.
-
-    Args:
-      condition: bool []; true for the first one.
-      first: Called once.
-      second: Called once; returns Tensors of the same dtypes and shapes.
+    The condition, bool [], is true for the first one. Each is called once; both return Tensors of
+    the same dtypes and shapes. Not to be called in a function.
     """
     gate, results = Gate(condition, "either"), []
     for branch, make in ((gate.otherwise, second), (gate.wanted, first)):

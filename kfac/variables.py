@@ -31,13 +31,7 @@ class CapturedVariable:
     _should_act_as_resource_variable = True
 
     def __init__(self, components: Sequence[Variable], graph: Graph, name: str) -> None:
-        """Captures the handles.
-
-        Args:
-          components: The `tf.Variable` of each device.
-          graph: The graph of the function, a FuncGraph.
-          name: Its name, unique among those of the model.
-        """
+        """Captures the handles in the graph of a function, a FuncGraph."""
         self.components = tuple(components)
         self.handles = tuple(graph.capture(component.handle) for component in components)
         self.name = f"{name}:0"
@@ -106,11 +100,7 @@ def name_of(variable: Variable) -> str:
 def check_not_partitioned(doing: str, variables: Iterable[Variable]) -> None:
     """Checks that none of some parameters is partitioned.
 
-    Tensors may stand in for variables.
-
-    Args:
-      doing: The beginning of the message, such as "register a layer".
-      variables: The parameters.
+    Tensors may stand in for variables. `doing` begins the message, such as "register a layer".
 
     Raises:
       TypeError: One is partitioned, or is neither a variable nor a Tensor.

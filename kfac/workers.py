@@ -30,9 +30,7 @@ def summed(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Returns sums over all workers; without workers, the tensors.
 
     A worker that has no batch, because its input has ended before that of others, counts as zero.
-
-    Args:
-      tensors: Tensors of number types and known shapes: sums over this worker's batch.
+    The tensors, of number types and known shapes, are sums over this worker's batch.
     """
     workers = current_workers()
     if workers is None:
@@ -46,11 +44,7 @@ def summed(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def mean_loss(loss: Tensor) -> Tensor:
-    """Returns the mean loss over the batches of all workers, [].
-
-    Args:
-      loss: Mean loss over this worker's batch, [].
-    """
+    """Returns the mean loss, [], over the batches of all workers, given that over its own."""
     workers = current_workers()
     return loss if workers is None else workers.total(loss, averages=True)
 
@@ -62,21 +56,3 @@ def agreed(flag: Tensor) -> Tensor:
         return flag
     with v1.device(CPU):
         return workers.agreed(tf.reshape(flag, [1]))[0]
-
-
-def owners(costs: Sequence[float], count: int) -> list[int]:
-    """Divides work over workers: the costliest first, each to the worker with the least so far.
-
-    Args:
-      costs: Cost of each piece of work.
-      count: Number of workers.
-
-    Returns:
-      The worker of each piece.
-    """
-    loads = [0.0] * count
-    chosen = [0] * len(costs)
-    for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
-        chosen[index] = loads.index(min(loads))
-        loads[chosen[index]] += costs[index]
-    return chosen

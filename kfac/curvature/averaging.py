@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.fisher_factors.kept import fold_average
-from kfac.fisher_factors.tower_sums import Moment
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read
@@ -45,15 +44,9 @@ def fold_batch(
     device, so the memory for them is needed only once. A factor that cannot predict if its
     statistic will be finite computes it before, even if it is large.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's update.
-      substitutes: Tensors to use instead of those that the factors were made with.
-      is_finite: bool [], true if the losses of the batch are finite.
-      ema_decay: β, the weight of the past.
-
-    Returns:
-      An op for each factor.
+    The substitutes replace tensors that the factors were made with. `is_finite`, bool [], is true
+    if the losses of the batch are finite. `ema_decay` is β, the weight of the past. Returns an op
+    for each factor, on its device.
     """
     if current_workers() is not None:
         moments = batch_moments(factors, devices, substitutes)
@@ -83,16 +76,9 @@ def fold_statistics(
 ) -> list[Operation]:
     """Folds a statistic of each factor into averages, unless one of them is not finite.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's update.
-      statistics: The statistics; None for one that is computed once all are accepted.
-      ema_decay: β, the weight of the past.
-      finite: Further conditions, bool [] each.
-      substitutes: Those of `fold_batch`, for statistics that are None.
-
-    Returns:
-      An op for each factor.
+    A statistic that is None is computed once all are accepted, with the substitutes of
+    `fold_batch`. `finite` are further conditions, bool [] each. Returns an op for each factor, on
+    its device.
     """
     checked = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
@@ -135,9 +121,7 @@ def _decays(
 
 
 def batch_moments(
-    factors: Sequence[FisherFactor],
-    devices: Sequence[str],
-    substitutes: Substitutes | None,
+    factors: Sequence[FisherFactor], devices: Sequence[str], substitutes: Substitutes | None
 ) -> list[Moment]:
     """Returns the moment of each factor, over the batches of all workers.
 

@@ -139,11 +139,7 @@ class BackwardPasses:
     """
 
     def __init__(
-        self,
-        name: str,
-        mode: EstimationMode,
-        collection: RegisteredModel,
-        colocate: bool,
+        self, name: str, mode: EstimationMode, collection: RegisteredModel, colocate: bool
     ) -> None:
         """Makes the variable. `colocate` runs the passes where the forward pass ran."""
         self._name = name

@@ -13,13 +13,7 @@ import tensorflow as tf
 
 from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.linalg.damped_functions import (
-    ITSELF,
-    Cholesky,
-    CholeskyInverse,
-    MatrixFunction,
-    Power,
-)
+from kfac.linalg.damped_functions import ITSELF, Cholesky, CholeskyInverse, MatrixFunction, Power
 from kfac.linalg.vectors import choose, scale
 from kfac.state import either, is_in_function
 

@@ -17,8 +17,9 @@ import tensorflow as tf
 from kfac._types import Operation, Tensor
 from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
 from kfac.fisher_factors.kept import current_dampings
+from kfac.placement import assign_by_cost
 from kfac.state import Change, assign_all, group
-from kfac.workers import current_workers, owners
+from kfac.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -44,16 +45,10 @@ def compute_in_turn(
     dampings: Known = NOTHING_KNOWN,
     averages: Known = NOTHING_KNOWN,
 ) -> list[list[Change]]:
-    """Computes all registered functions of some factors.
+    """Computes all registered functions of some factors, each on its device.
 
-    Args:
-      factors: The factors.
-      devices: Device of each factor's computation.
-      dampings: d by name, shape [] each.
-      averages: Values of averages by the factor's name.
-
-    Returns:
-      The changes of `inv_variables` of each factor.
+    Dampings d, shape [] each, are given by name, and averages by the factor's name. Others are
+    computed and read. Returns the changes of `inv_variables` of each factor.
     """
     known = [averages] if averages else []  # A program's own factors need not take any.
     return _in_turn(
@@ -90,8 +85,9 @@ def own_factors(factors: Sequence[FisherFactor]) -> list[int]:
     workers = current_workers()
     if workers is None:
         return list(range(len(factors)))
-    chosen = owners([factor.inverse_cost for factor in factors], workers.size)
-    return [index for index, owner in enumerate(chosen) if owner == workers.rank]
+    costs = [factor.inverse_cost for factor in factors]
+    owners = assign_by_cost(costs, range(workers.size))
+    return [index for index, owner in enumerate(owners) if owner == workers.rank]
 
 
 def from_owners(
@@ -99,13 +95,9 @@ def from_owners(
 ) -> list[Change]:
     """Gives the inverses of each worker to all workers.
 
-    Args:
-      own: The changes of `inverse_update_vars` of the factors that this worker inverts, by number.
-      factors: The factors.
-      devices: Device of each factor's computation.
-
-    Returns:
-      The changes of all factors with the values of their owners, factor after factor.
+    `own` has the changes of `inverse_update_vars` of the factors that this worker inverts, by
+    number. Each factor has a device for its computation. Returns the changes of all factors with
+    the values of their owners, factor after factor.
     """
     workers = current_workers()
     if workers is None:

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.state import CPU, read, value_if
+from kfac.state import CPU, make_transient, read, value_if
 from kfac.xla import is_compiled
 
 v1 = tf.compat.v1
@@ -43,13 +43,7 @@ class PhaseTimes:
             start = self._now()
         if phase not in self._seconds:
             with tf.init_scope(), v1.name_scope(None), v1.device(None), v1.device(start.device):
-                self._seconds[phase] = v1.Variable(
-                    lambda: tf.zeros([], tf.float64),
-                    trainable=False,
-                    collections=[],
-                    name=f"kfac/{phase}_seconds",
-                    use_resource=True,
-                )
+                self._seconds[phase] = make_transient(f"kfac/{phase}_seconds", tf.float64)
         return start
 
     def end(self, phase: str, start: Tensor, done: Operation) -> Operation:

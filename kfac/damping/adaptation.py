@@ -181,10 +181,8 @@ class AdaptedDamping(DampingRule):
     ) -> BeforeStep:
         """Calibrates λ at the first step, or judges the step before; only if settings say so.
 
-        Args:
-          counter: Number of steps made so far, int64 [].
-          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
-          seconds: For the log.
+        `counter`, int64 [], is the number of steps made so far. `mean_curvature` returns the mean
+        eigenvalue of M − λI, shape []. `seconds` are for the log.
         """
         if not self._settings.is_chief:
             return BeforeStep(assign_all([]))
@@ -228,11 +226,9 @@ class AdaptedDamping(DampingRule):
     ) -> StepPrediction | None:
         """Returns what must be known before the step is made; None if this is not the chief.
 
-        Args:
-          counter: Number of steps made so far, int64 [].
-          accepted: bool [], true if the step is finite, and so is made.
-          model_change: Returns Δq, shape [].
-          dtype: That of the computation.
+        `counter`, int64 [], is the number of steps made so far. `accepted`, bool [], is true if the
+        step is finite, and so is made. `model_change` returns Δq, shape []. All is computed in
+        `dtype`.
         """
         if not self._settings.is_chief:
             return None

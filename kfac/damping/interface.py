@@ -98,11 +98,9 @@ class ModelChange:
         return [] if self._variable is None else [self._variable]
 
     def kept(self, is_known: Tensor, value: Tensor) -> list[Assignment]:
-        """Returns the assignment that keeps Δq of a step, where it is known.
+        """Returns the assignment that keeps Δq, shape [], of a step, where it is known.
 
-        Args:
-          is_known: bool [], false for a step that is not made, or not judged.
-          value: Δq, shape [].
+        `is_known`, bool [], is false for a step that is not made, or not judged.
         """
         old = read(self.variable)
         with v1.device(CPU):

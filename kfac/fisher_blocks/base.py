@@ -101,6 +101,9 @@ class FisherBlock(abc.ABC):
         self.factor_maker = layer_collection
         self.inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
+        # `instantiate_factors` sets both.
+        self._made: tuple[FisherFactor, ...] = ()
+        self._damping: Scalar = None
 
     @property
     def has_bias(self) -> bool:
@@ -148,9 +151,9 @@ class FisherBlock(abc.ABC):
         """Settings that must be equal in all towers that register the layer."""
 
     @property
-    @abc.abstractmethod
     def made_factors(self) -> tuple[FisherFactor, ...]:
         """The factors of this block; empty before `instantiate_factors`."""
+        return self._made
 
     @property
     def factors(self) -> tuple[FisherFactor, ...]:
@@ -236,8 +239,7 @@ class FisherBlock(abc.ABC):
     def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
         """Returns the trace of the undamped block, shape [].
 
-        Args:
-          factor_traces: The traces of its factors, shape [] each, by their names.
+        `factor_traces` are the traces of its factors, shape [] each, by their names.
         """
         return tf.add_n([factor_traces[factor.name] for factor in self.factors])
 

@@ -25,7 +25,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import DiagonalBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -35,7 +35,6 @@ from kfac.fisher_factors.conv import (
     Sampling,
 )
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
-from kfac.fisher_factors.tower_sums import Sources
 from kfac.patches.extraction import ConvGeometry, num_locations, spatial_sizes
 
 

@@ -23,13 +23,12 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, as_tuple
 from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import DiagonalBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (
     DiagonalKroneckerFactor,
     FullyConnectedDiagonalFactor,
     FullyConnectedKroneckerFactor,
 )
-from kfac.fisher_factors.tower_sums import Sources
 
 
 class DenseForm(typing.NamedTuple):

@@ -20,7 +20,6 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.conv import ConvolutionBlock
 from kfac.fisher_blocks.dense import DenseBlock
 from kfac.fisher_blocks.kronecker import TwoFactorBlock, as_text
-from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.eigenbasis import (
     ConvEigenbasisFactor,
     EigenbasisFactor,
@@ -42,17 +41,12 @@ class EigenbasisBlock(TwoFactorBlock):
     are first computed.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._made: tuple[FisherFactor, ...] = ()
-        self._damping: Scalar = None
-
     @abc.abstractmethod
     def _eigenbasis_class(self) -> tuple[type[EigenbasisFactor], tuple[Any, ...]]:
         """Returns the class of s, and its arguments beyond those of `EigenbasisFactor`."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G, then s; see `FisherBlock.instantiate_factors`."""
+        """Gets A and G, then s, its factors; see `FisherBlock.instantiate_factors`."""
         self._damping = damping
         pair = self._make_pair(self._gradients_by_tower(grads_list))
         tensors = self._inputs_and_gradients(grads_list)
@@ -60,11 +54,6 @@ class EigenbasisBlock(TwoFactorBlock):
         args = tensors, pair, self.replications(), self.has_bias, self.devices, *more
         s = self.factor_maker.make_or_get_factor(cls, args, name=self.name)
         self._made = *pair, s
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G, s); empty before they are made."""
-        return self._made
 
     @property
     def eigenbasis_factor(self) -> EigenbasisFactor:
@@ -88,10 +77,8 @@ class EigenbasisBlock(TwoFactorBlock):
     ) -> Parameters:
         """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ, or without the first or last rotation.
 
-        Args:
-          function: Function that names the rotations to apply, and its degree e.
-          vector: V, shaped as the parameters.
-          transpose: True to multiply by the transpose, which has the rotations exchanged.
+        The function names the rotations to apply, and its degree e. The transpose has the rotations
+        exchanged.
         """
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors

@@ -31,10 +31,9 @@ from kfac.fisher_blocks.base import (
     layer_params_to_mat2d,
     mat2d_to_layer_params,
 )
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Sources
 from kfac.linalg import vectors
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.linear_operator import (
@@ -97,11 +96,7 @@ class TwoFactorBlock(FisherBlock):
             )
 
     def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
-        """Returns T·tr A·tr G, float64 [].
-
-        Args:
-          factor_traces: The traces of A and G, shape [] each, by their names.
-        """
+        """Returns T·tr A·tr G, float64 []; see `FisherBlock.trace`."""
         pair = self.input_factor, self.output_factor
         a, g = (tf.cast(factor_traces[factor.name], tf.float64) for factor in pair)
         times = self.replications()
@@ -153,12 +148,16 @@ def split_damping(
 
 
 @typing.final
-class SplitDamping:
-    """π√λ'·I for A and √λ'/π·I for G, computed from the current traces at each read.
+class KroneckerProduct:
+    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
 
     λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with λ > 0
-    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
-    `of_input` is the damping of A, `of_output` that of G.
+    and p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1. The
+    dampings are computed from the current traces at each read.
+
+    Attributes:
+      factors: A and G.
+      times: T.
     """
 
     def __init__(
@@ -169,16 +168,20 @@ class SplitDamping:
         times: Scalar,
         config: CurvatureConfig,
     ) -> None:
-        self._factors = factors
+        self.factors = factors
+        self.times = times
         self._damping = damping
-        self._times = times
         self._config = config
         self._names = f"{layer}/input", f"{layer}/output"
-        self.of_input, self.of_output = (Damping(name, self._compute) for name in self._names)
+
+    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
+        """Returns each factor with its damping."""
+        dampings = (Damping(name, self._compute) for name in self._names)
+        return zip(self.factors, dampings, strict=True)
 
     def _compute(self) -> dict[str, Tensor]:
         """Returns both dampings by name, shape [] each, in the dtypes of A and G."""
-        a, g = self._factors
+        a, g = self.factors
         root = _root(self.of_one_use())
         if self._config.balance_damping:
             means = a.mean_eigenvalue, g.mean_eigenvalue
@@ -190,13 +193,19 @@ class SplitDamping:
 
     def of_one_use(self) -> Scalar:
         """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""
-        times, damping = known_or_scalars((self._times, self._damping), self._factors[0].dtype)
+        times, damping = known_or_scalars((self.times, self._damping), self.factors[0].dtype)
         return damping / times**self._config.damping_power
 
     def identity_eigenvalue(self) -> Scalar:
         """Returns T(1 + √λ')², like `of_one_use`: two identity matrices split damping evenly."""
-        times, damping = known_or_scalars((self._times, self.of_one_use()), self._factors[0].dtype)
+        times, damping = known_or_scalars((self.times, self.of_one_use()), self.factors[0].dtype)
         return times * (1 + _root(damping)) ** 2
+
+    def to_dense(self) -> Tensor:
+        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
+        product = kronecker_product(a, tf.cast(g, a.dtype))
+        return as_scalar(self.times, a.dtype) * product
 
 
 def _root(damping: Scalar) -> Scalar:
@@ -248,16 +257,10 @@ def product_or_identity(
     *,
     transpose: bool,
 ) -> list[Tensor]:
-    """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
+    """Returns c·L V Rᵀ, or c·Lᵀ V R; but e·V as long as L or R has only zeros in its first column.
 
-    Only the one that is wanted is computed.
-
-    Args:
-      inverses: L and R.
-      parts: V as a weight, or as a weight and a bias, with known ranks.
-      scale: c, a number or a Tensor []; None means 1.
-      eigenvalue: e, a number or a Tensor [].
-      transpose: True for c·Lᵀ V R.
+    Only the one that is wanted is computed. V is a weight, or a weight and a bias, with known
+    ranks. c and e are numbers or Tensors []; for c None means 1.
     """
     left, right = inverses
     operators = DenseOperator(left), DenseOperator(right)
@@ -270,25 +273,6 @@ def product_or_identity(
 
     has_inverse = tf.logical_and(*map(has_first_column, inverses))
     return tf.cond(has_inverse, product, lambda: vectors.scale(eigenvalue, parts))
-
-
-@typing.final
-class KroneckerProduct(typing.NamedTuple):
-    """F = T·A⊗G of the factors A and G, damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I)."""
-
-    factors: tuple[FisherFactor, FisherFactor]
-    damping: SplitDamping
-    times: Scalar
-
-    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
-        """Returns each factor with its damping."""
-        return zip(self.factors, (self.damping.of_input, self.damping.of_output), strict=True)
-
-    def to_dense(self) -> Tensor:
-        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
-        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
-        product = kronecker_product(a, tf.cast(g, a.dtype))
-        return as_scalar(self.times, a.dtype) * product
 
 
 class SplitDampedBlock(TwoFactorBlock):
@@ -304,17 +288,12 @@ class SplitDampedBlock(TwoFactorBlock):
         Gradients of the layer's outputs come by [source][tower]; the damping is λ > 0.
         """
         pair, config = self._make_pair(gradients), self.factor_maker.config
-        split = SplitDamping(self.name, pair, damping, self.replications, config)
-        return KroneckerProduct(pair, split, self.replications)
+        return KroneckerProduct(self.name, pair, damping, self.replications, config)
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G from the layer collection; see `FisherBlock.instantiate_factors`."""
         self._kronecker = self._make_product(self._gradients_by_tower(grads_list), damping)
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G); empty before they are made."""
-        return () if self._kronecker is None else self._kronecker.factors
+        self._made = self._kronecker.factors
 
     @property
     def _product(self) -> KroneckerProduct:
@@ -323,8 +302,8 @@ class SplitDampedBlock(TwoFactorBlock):
         return self._kronecker
 
     def identity_eigenvalue(self) -> Scalar:
-        """Returns T(1 + √λ')²; see `SplitDamping`."""
-        return self._product.damping.identity_eigenvalue()
+        """Returns T(1 + √λ')²; see `KroneckerProduct`."""
+        return self._product.identity_eigenvalue()
 
 
 class KroneckerBlock(SplitDampedBlock):
@@ -345,15 +324,8 @@ class KroneckerBlock(SplitDampedBlock):
     ) -> Parameters:
         """Returns T^e f(A + π√λ'·I) V f(G + √λ'/π·I)ᵀ, or with the transposes of both f.
 
-        Args:
-          function: f, and its degree e.
-          vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
-            diagonal.
-          transpose: True to multiply by the transpose.
-
-        Returns:
-          The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
-          with the same indices.
+        f has the degree e. The product has the shapes and dtypes of V. IndexedSlices of rows of V
+        are accepted where A is diagonal, and give IndexedSlices with the same indices.
         """
         a, g = self._product.factors
         left, right = self._operators(function)

@@ -19,10 +19,9 @@ from kfac.fisher_blocks.base import FactorMaker, layer_params_to_mat2d, mat2d_to
 from kfac.fisher_blocks.conv import ConvolutionBlock
 from kfac.fisher_blocks.dense import DenseBlock, DenseForm
 from kfac.fisher_blocks.kronecker import KroneckerBlock, SplitDampedBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.multi import FullyConnectedMultiKF, unsupported_chain_error
-from kfac.fisher_factors.tower_sums import Sources
 from kfac.linalg.chain import (
     Chain,
     limiting_chain_block,

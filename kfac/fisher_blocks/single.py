@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.kept import Damping
 from kfac.linalg.damped_functions import MatrixFunction
@@ -26,11 +26,6 @@ v1 = tf.compat.v1
 class SingleFactorBlock(FisherBlock):
     """F = M, damped by λ."""
 
-    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        super().__init__(layer_collection, params)
-        self._factor: FisherFactor | None = None
-        self._damping: Scalar = None
-
     @property
     @abc.abstractmethod
     def is_diagonal(self) -> bool:
@@ -43,17 +38,12 @@ class SingleFactorBlock(FisherBlock):
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets M from the layer collection; see `FisherBlock.instantiate_factors`."""
         self._damping = damping
-        self._factor = self._make_factor(grads_list)
+        self._made = (self._make_factor(grads_list),)
 
     @property
     def factor(self) -> FisherFactor:
         """M."""
         return self.factors[0]
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(M,); empty before it is made."""
-        return () if self._factor is None else (self._factor,)
 
     @property
     def size(self) -> int:
@@ -158,14 +148,9 @@ def diagonal_product(
 ) -> list[Tensor]:
     """Returns (S/w + d)^p ∘ v, or e·v as long as w is zero.
 
-    Args:
-      total: S [n].
-      weight: w [].
-      parts: v, n entries together.
-      damping: d, a number or a Tensor [].
-      eigenvalue: e, likewise; None means 0.
-      degree: p.
-      dtype: Dtype of the products before they get that of v.
+    S [n] is `total`, p the `degree`, and the parts of v have n entries together. d and e are
+    numbers or Tensors []; for e None means 0. `dtype` is that of the products before they get that
+    of v.
     """
     value = total / weight
     power = damped_diagonal_power(value, as_scalar(damping, value.dtype), degree, dtype)

@@ -8,9 +8,8 @@ import typing
 from kfac._types import Scalar
 from kfac.fisher_blocks.base import as_tuple
 from kfac.fisher_blocks.kronecker import KroneckerBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.tied import TiedColumnsFactor, TiedRowsFactor
-from kfac.fisher_factors.tower_sums import Sources
 
 
 @typing.final

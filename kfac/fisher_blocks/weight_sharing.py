@@ -26,8 +26,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, as_tuple, layer_params_to_mat2d
 from kfac.fisher_blocks.conv import ConvolutionBlock
 from kfac.fisher_blocks.kronecker import KroneckerBlock, as_text
-from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.tower_sums import Sources
+from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.weight_sharing import (
     SharedGradientFactor,
     SharedIdsFactor,

@@ -1,6 +1,6 @@
 """Factors: moving averages of second moments, and functions of them such as damped inverses."""
 
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -25,7 +25,6 @@ from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 from kfac.fisher_factors.tied import TiedColumnsFactor, TiedRowsFactor
-from kfac.fisher_factors.tower_sums import Moment
 from kfac.fisher_factors.weight_sharing import (
     SharedGradientFactor,
     SharedIdsFactor,

@@ -12,29 +12,24 @@ import math
 import numbers
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.by_hand import NamedFunctions
-from kfac.fisher_factors.kept import (
-    Damping,
-    MatrixSlot,
-    current_dampings,
-    fold_average,
-    quotient,
-    read_total,
-)
-from kfac.fisher_factors.tower_sums import Moment, Sources, add_towers
+from kfac.fisher_factors.kept import Damping, MatrixSlot, current_dampings, fold_average, read_total
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import DampedFunction
 from kfac.linalg.linear_operator import LinearOperator
-from kfac.linalg.shared import Reading, shared_constant
+from kfac.linalg.shared import shared_constant
 from kfac.state import Change, assign_all, group, make_counter, make_variable, read
 
 v1 = tf.compat.v1
+
+Sources = tuple[tuple[Any, ...], ...]
+"""Tensors, or tuples of Tensors, by [source][tower]."""
 
 Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
@@ -46,6 +41,17 @@ NOTHING_KNOWN: Known = types.MappingProxyType({})
 
 _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
+
+
+class Moment(NamedTuple):
+    """One tower's share of a statistic: a sum over its examples, and their number.
+
+    The total has the shape of the statistic. The count is that of the summed rows or examples, an
+    int or an int Tensor [].
+    """
+
+    total: Tensor
+    count: Scalar
 
 
 class FisherFactor(NamedFunctions):
@@ -156,13 +162,25 @@ class FisherFactor(NamedFunctions):
     def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
         """Returns the sum and the count whose quotient is `batch_statistic`, of the same arguments.
 
-        Moments of several batches may be added.
+        Each tower adds up its own rows on its own device. Sources have the same examples: their
+        totals are added, and examples count once. Moments of several batches may be added.
         """
         crosses = len(set(self._devices)) > 1
         share = self._packed_tower_moment if crosses else self._tower_moment
         known = self._default_substitutes() if substitutes is None else substitutes
-        tensors = tf.nest.map_structure(lambda t: known.get(t.ref(), t), self._tensors)
-        return add_towers(tensors, self._devices, share, self.unpacked if crosses else None)
+        sources: list[list[Moment]] = []
+        for towers in tf.nest.map_structure(lambda t: known.get(t.ref(), t), self._tensors):
+            sources.append([])
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    sources[-1].append(share(tensors))
+        totals = [tf.add_n([moment.total for moment in moments]) for moments in sources]
+        if crosses:
+            totals = [self.unpacked(total) for total in totals]
+        counts = [moment.count for moment in sources[0]]
+        is_static = all(isinstance(count, int) for count in counts)
+        count = sum(counts) if is_static else tf.add_n([*map(tf.convert_to_tensor, counts)])
+        return Moment(tf.add_n(totals), count)
 
     def _packed_tower_moment(self, tensors: Any) -> Moment:
         """Returns one tower's share in the form in which it crosses to another device."""
@@ -257,13 +275,6 @@ class FisherFactor(NamedFunctions):
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         return read_total(*self.average) / self.read_weight()
 
-    @property
-    def source(self) -> Tensor | Reading:
-        """The value, as an argument of a shared function, which reads S/w by itself."""
-        if type(self).value is FisherFactor.value:
-            return Reading(quotient, self.average)
-        return self.value
-
     def value_of(self, averages: Known) -> Tensor:
         """Returns the value of the average that is given by the factor's name, else `value`."""
         known = averages.get(self.name)
@@ -348,9 +359,8 @@ class FisherFactor(NamedFunctions):
     ) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          averages: Values of averages by the factor's name.
+        The dampings d, shape [] each, at least those of `dampings`, are by name, and values of
+        averages by the factor's name.
         """
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:
@@ -360,9 +370,7 @@ class FisherFactor(NamedFunctions):
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns ops that recompute all registered functions from the current averages.
 
-        Args:
-          dampings: d by name, shape [] each: at least those of `dampings`.
-          device: Device of the active scope.
+        The dampings are as in `updated_inverses`; the device is that of the active scope.
         """
         del device
         changes = self.move_average(self.updated_inverses(dampings))

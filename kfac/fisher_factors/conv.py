@@ -21,9 +21,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import last_size, shared

@@ -20,9 +20,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 

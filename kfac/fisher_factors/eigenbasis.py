@@ -30,11 +30,10 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known
+from kfac.fisher_factors.base import NOTHING_KNOWN, FisherFactor, Known, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, as_images, example_gradients
-from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes, read_total
+from kfac.fisher_factors.kept import Damping, MatrixSlot, read_total, refresh_slots
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import Eigenbasis
 from kfac.patches.extraction import ConvGeometry
@@ -139,18 +138,14 @@ class EigenbasisFactor(DiagonalFactor):
         """Computes the bases; see `FisherFactor.updated_inverses`."""
         changes: list[Change] = []
         for slot, factor in zip(self.inverses, self._kronecker, strict=True):
-            changes += compute_changes(
+            changes += refresh_slots.function(
                 factor.value_of(averages), [slot.variables], [dampings[slot.damping.name]],
                 functions=[slot.function], method="cholesky", dtype=self.inverse_dtype,
             )  # fmt: skip
         return changes
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:
-        """Moves S to new bases; returns the changes of `inverse_update_vars`.
-
-        Args:
-          changes: Those of the bases.
-        """
+        """Moves S to new bases, given the changes of these; see `FisherFactor.move_average`."""
         values, moves, is_first = [], [], tf.constant(False)
         for slot, change in zip(self.inverses, changes[::2], strict=True):
             old, new = (tf.cast(basis, self.dtype) for basis in (slot.read(), change.value))

@@ -18,9 +18,8 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg.tensor_ops import as_scalar
 
 

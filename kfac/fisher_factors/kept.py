@@ -128,7 +128,8 @@ def current_dampings(
     return found
 
 
-def compute_changes(
+@shared(sizes=sizes_above(LARGEST_BLOCK), then=assign_all)
+def refresh_slots(
     matrix: Tensor | Reading,
     variables: Sequence[tuple[Variable, Variable]],
     dampings: Sequence[Tensor],
@@ -137,7 +138,7 @@ def compute_changes(
     method: str | None,
     dtype: DType,
 ) -> list[Change]:
-    """Computes functions of M + d·I anew; returns the changes of their variables.
+    """Computes functions of M + d·I; returns the changes of variables, which the operation makes.
 
     Args:
       matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n]; or a reading of it.
@@ -155,12 +156,6 @@ def compute_changes(
         value = tf.cast(found.matrix, kept.dtype.base_dtype)
         changes += [Assignment(kept, value), Addition(rare_paths, found.rare_paths)]
     return changes
-
-
-@shared(sizes=sizes_above(LARGEST_BLOCK))
-def refresh_slots(*arguments: Any, **settings: Any) -> Operation:
-    """Assigns what `compute_changes`, of the same arguments, computes."""
-    return assign_all(compute_changes(*arguments, **settings))
 
 
 @shared
@@ -209,7 +204,3 @@ class MatrixSlot:
         """
         with v1.device(self.matrix.device):
             return typing.cast(Tensor, _has_values(self.matrix))
-
-    def read_rare_paths(self) -> Tensor:
-        """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
-        return read(self.variables[1])

@@ -19,8 +19,8 @@ from kfac.fisher_factors.kept import (
     Damping,
     MatrixSlot,
     OfAverage,
-    compute_changes,
     mean_eigenvalue,
+    quotient,
     refresh_slots,
     trace_of_diagonal,
     trace_of_matrix,
@@ -82,7 +82,8 @@ class KeepingFactor(FisherFactor):
         variables = tuple(slot.variables for slot in self.inverses)
         of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
         matrix = self._matrix_of(averages)
-        return compute_changes(matrix, variables, of_slots, **self._function_settings)
+        settings = self._function_settings
+        return list(refresh_slots.function(matrix, variables, of_slots, **settings))
 
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""
@@ -91,11 +92,11 @@ class KeepingFactor(FisherFactor):
         variables = tuple(slot.variables for slot in self.inverses)
         of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
         settings = self._function_settings
-        return [refresh_slots(self._source(), variables, of_slots, device=device, **settings)]
+        return [refresh_slots(self.source, variables, of_slots, device=device, **settings)]
 
     @property
     def _function_settings(self) -> dict[str, Any]:
-        """The functions and other settings of `compute_changes`."""
+        """The functions and other settings of `refresh_slots`."""
         return {
             "functions": tuple(slot.function for slot in self.inverses),
             "method": self._inverse_method(),
@@ -112,8 +113,9 @@ class KeepingFactor(FisherFactor):
         shares = has_others or len(by_eigen) >= self._config.eigen_threshold
         return None if method == "eigh" or shares else "cholesky"
 
-    def _source(self) -> Tensor | Reading:
-        """Returns the current matrix whose functions are kept, or a reading of it."""
+    @property
+    def source(self) -> Tensor | Reading:
+        """The current matrix whose functions are kept, or a reading of it."""
         return self._matrix_of(NOTHING_KNOWN)
 
     def _matrix_of(self, averages: Known) -> Tensor:
@@ -180,8 +182,12 @@ class MatrixFactor(KeepingFactor):
         """
         return tf.raw_ops.MatrixDiagPart(input=statistic)
 
-    def _source(self) -> Tensor | Reading:
-        return self.source
+    @property
+    def source(self) -> Tensor | Reading:
+        """The value, as an argument of a shared function, which reads S/w by itself."""
+        if type(self).value is FisherFactor.value:
+            return Reading(quotient, self.average)
+        return self.value
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

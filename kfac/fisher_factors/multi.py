@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
+from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.chain import Chain

@@ -18,9 +18,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg import tensor_ops
 from kfac.linalg.shared import all_sizes, shared
 

@@ -20,11 +20,10 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Known
+from kfac.fisher_factors.base import Known, Moment, Sources
 from kfac.fisher_factors.conv import as_images
 from kfac.fisher_factors.kept import Damping
 from kfac.fisher_factors.matrix import KeepingFactor, unsupported_error
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator

@@ -24,10 +24,9 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import as_images
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.fisher_factors.tower_sums import Moment, Sources
 from kfac.linalg.tensor_ops import append_homogeneous, num_rows, outer_product
 from kfac.patches.extraction import ConvGeometry, extract_patches
 

@@ -185,4 +185,4 @@ class Eigenbasis(DampedFunction):
 
     def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
         """Returns U and below it e."""
-        return eigendecomposition.eigenbasis(undamped.matrix, damping, previous)
+        return eigendecomposition.eigenbasis(undamped.matrix, previous)

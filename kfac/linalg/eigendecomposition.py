@@ -40,12 +40,11 @@ def eigendecompose(matrix: Tensor) -> Eigendecomposition:
     return Eigendecomposition(tf.maximum(values, 0), vectors, is_usable)
 
 
-def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+def eigenbasis(matrix: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns U and below it e, [n + 1, n]; U is the same for M and for M + d·I.
 
     Returns `previous` if M, symmetric, is not finite.
     """
-    del damping
     values, vectors, is_usable = eigendecompose(matrix)
     return _result(is_usable, tf.concat([vectors, values[tf.newaxis]], axis=0), previous)
 

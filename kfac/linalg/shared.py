@@ -82,7 +82,10 @@ class _Traced(NamedTuple):
 
 
 def shared(
-    function: Callable[..., Any] | None = None, *, sizes: Callable[[Sizes], Sizes] = no_sizes
+    function: Callable[..., Any] | None = None,
+    *,
+    sizes: Callable[[Sizes], Sizes] = no_sizes,
+    then: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Makes each call of a function one operation in graphs; see `SharedFunction`.
 
@@ -90,10 +93,11 @@ def shared(
       function: The function, defined in a module.
       sizes: Of the shape of a Tensor or variable, the sizes on which the function's operations
         depend. It is traced once for each of them, and for each dtype and rank.
+      then: A function of its results that the operation calls, too, such as one that assigns them.
     """
     if function is None:
-        return functools.partial(shared, sizes=sizes)
-    return SharedFunction(function, sizes)
+        return functools.partial(shared, sizes=sizes, then=then)
+    return SharedFunction(function, sizes, then)
 
 
 @typing.final
@@ -108,10 +112,23 @@ class SharedFunction:
     takes numbers as Tensors: TensorFlow makes a function anew for each call that has a constant
     argument. In the graph of a function, where TensorFlow would take reads for writes, and with
     variables that are apart, a function of variables or numbers is called as it is.
+
+    Attributes:
+      function: The function itself.
     """
 
-    def __init__(self, function: Callable[..., Any], sizes: Callable[[Sizes], Sizes]) -> None:
-        self._function = function
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        sizes: Callable[[Sizes], Sizes],
+        then: Callable[[Any], Any] | None,
+    ) -> None:
+        def with_next(*arguments: Any, **named: Any) -> Any:
+            found = function(*arguments, **named)
+            return found if then is None else then(found)
+
+        self.function = function
+        self._function = with_next
         self._sizes = sizes
         self._name = function.__name__.lstrip("_")
         self._traced: dict[Hashable, _Traced] = {}
@@ -120,10 +137,7 @@ class SharedFunction:
     def __call__(self, *arguments: Any, device: str | None = None, **named: Any) -> Any:
         """Returns the function's results, or an operation that changes variables.
 
-        Args:
-          *arguments: Its arguments.
-          device: Device to read and change variables on; None means that of the variables.
-          **named: Its keyword arguments.
+        `device` is that to read and change variables on; None means that of the variables.
         """
         tensors = {name: value for name, value in named.items() if tf.is_tensor(value)}
         static = {name: value for name, value in named.items() if name not in tensors}

@@ -62,7 +62,8 @@ class _CategoricalLoss(LogitsLoss):
         q = tf.sqrt(p)
         is_likeliest = self._is_likeliest()
         multiple = _entry(vector, is_likeliest) / _entry(q, is_likeliest)
-        shifted = tf.where(is_likeliest, _zero(p), vector - multiple * q)
+        zero = shared_constant(0, [], p.dtype, p.device)
+        shifted = tf.where(is_likeliest, zero, vector - multiple * q)
         return q * shifted - p * tf.reduce_sum(q * shifted, axis=-1, keepdims=True)
 
     def _factor_transpose_product(self, vector: Tensor) -> Tensor:
@@ -84,12 +85,8 @@ def _largest_of_perturbed(logits: Tensor, seed: Tensor) -> Tensor:
 
 def _entry(vector: Tensor, is_chosen: Tensor) -> Tensor:
     """Returns the chosen entry of a vector [..., classes] for each example: [..., 1]."""
-    return tf.reduce_sum(tf.where(is_chosen, vector, _zero(vector)), axis=-1, keepdims=True)
-
-
-def _zero(like: Tensor) -> Tensor:
-    """Returns a zero to broadcast, which all on a device share."""
-    return shared_constant(0, [], like.dtype, like.device)
+    zero = shared_constant(0, [], vector.dtype, vector.device)
+    return tf.reduce_sum(tf.where(is_chosen, vector, zero), axis=-1, keepdims=True)
 
 
 def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:

@@ -49,11 +49,8 @@ def finite_update(
 ) -> Update:
     """Returns a step as an update.
 
-    Args:
-      step: The step.
-      inputs: Of what it was computed.
-      velocities: Variables of the velocities, if any are kept.
-      makes_step: bool [], or a Python bool, false if the run makes no step.
+    `velocities` are the variables of the velocities, if any are kept. `makes_step`, bool [] or a
+    Python bool, is false if the run makes no step.
     """
     raw = step.raw if step.whole is None else [step.whole]
     others = [*([] if step.bounds_velocities else step.velocities), *(v for _, v in step.state)]
@@ -79,12 +76,8 @@ def is_finite_step(rate: Tensor, raw: Sequence[Tensor], others: Sequence[Tensor]
     The sum of squares of each part tells it, in one operation. So a part of float32 whose norm is
     above 1e19 counts as not finite, as its squares overflow. No weights would survive such a step.
     Entries of 16-bit dtypes, whose squares overflow soon, are looked at one by one. Parts are
-    checked where they are; the flags meet where the first of them is.
-
-    Args:
-      rate: α, shape [].
-      raw: The parts of x; at least one.
-      others: Parts of other vectors, such as velocities, and numbers [].
+    checked where they are; the flags meet where the first of them is. `raw` has at least one part
+    of x, `others` are parts of other vectors, such as velocities, and numbers [].
     """
     flags = []
     for parts, factor in ((raw, rate), ((rate, *others), None)):
@@ -124,13 +117,9 @@ class DescentThen(v1.train.GradientDescentOptimizer):
         global_step: Variable | None,
         name: str | None,
     ) -> Operation:
-        """Returns an op that does it all.
+        """Returns an op of this name that subtracts a change from each variable, and does the rest.
 
-        Args:
-          changes: What to subtract from each variable.
-          variables: The variables.
-          global_step: Incremented by one in the end; no captured variables go with it.
-          name: Name of the returned op.
+        The global step is incremented by one in the end; no captured variables go with it.
         """
         pairs = list(zip(changes, variables, strict=True))
         if not any(isinstance(variable, CapturedVariable) for variable in variables):

@@ -5,7 +5,7 @@ it. `SyncReplicasOptimizer` aggregates the gradients of all; the chief then make
 worker hands over its gradients it does what its role asks for: it adds the statistics of its batch
 to sums, folds these into the averages, computes inverses. The chief computes the inverses that are
 missing, whoever owns them. Workers share variables, which are added to, and assigned as a whole, at
-once. Roles are `kfac.scheduling.worker_roles`'.
+once. Roles are `kfac.worker_roles`'.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -28,12 +28,12 @@ from kfac.computed_settings import called_once
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops
 from kfac.linalg.vectors import entries
+from kfac.op_queue import OpQueue
 from kfac.placement import distinct
-from kfac.scheduling.op_queue import OpQueue
-from kfac.scheduling.worker_roles import WorkerRole
 from kfac.state import ROOT, Addition, assign_all, make_variable, read
 from kfac.update.refresh import Due, RefreshPolicy, decay_per_update, is_due
 from kfac.update.step import KfacStep
+from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 
@@ -92,14 +92,7 @@ class ClusterWork:
     def __init__(
         self, shares: RefreshByWorkers, step: KfacStep, estimator: FisherEstimator, name: str
     ) -> None:
-        """Makes no ops or variables.
-
-        Args:
-          shares: Role of this worker, and when to update.
-          step: The step.
-          estimator: The curvature.
-          name: Name of the optimizer whose step the chief makes.
-        """
+        """Makes no ops or variables; `name` is that of the optimizer whose step the chief makes."""
         self._step = step
         self._estimator = estimator
         self._worker = shares.worker
@@ -268,8 +261,7 @@ class ClusterWork:
     def _wait_until(self, condition: Callable[[], Tensor]) -> Operation:
         """Returns an op that ends when a condition holds, or a batch was refused.
 
-        Args:
-          condition: Returns bool []; called inside a loop.
+        The condition returns bool [], and is called inside a loop.
         """
 
         def look(_: Tensor) -> Tensor:

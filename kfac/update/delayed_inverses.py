@@ -22,7 +22,6 @@ from kfac.estimator import FisherEstimator
 from kfac.fisher_factors.base import FisherFactor, Known
 from kfac.fisher_factors.kept import current_dampings
 from kfac.protocols import OPTIONAL_STATE
-from kfac.scheduling.background_changes import BackgroundChanges
 from kfac.state import (
     CPU,
     Assignment,
@@ -35,6 +34,7 @@ from kfac.state import (
     read,
     run_if,
 )
+from kfac.update.background_changes import BackgroundChanges
 
 v1 = tf.compat.v1
 
@@ -51,11 +51,7 @@ class Snapshot:
     """
 
     def __init__(self, factors: Sequence[FisherFactor]) -> None:
-        """Makes the variables, beside the averages.
-
-        Args:
-          factors: Factors whose functions are to be computed, with their variables.
-        """
+        """Makes the variables for some factors, beside the averages that they depend on."""
         sources = (source for factor in factors for source in factor.inverse_sources)
         self._sources = tuple({source.name: source for source in sources}.values())
         self._averages = [
@@ -108,9 +104,8 @@ class DelayedInverses:
     def __init__(self, estimator: FisherEstimator, delay: int) -> None:
         """Makes the copy's variables and the thread's part of the graph.
 
-        Args:
-          estimator: The curvature, with its variables.
-          delay: Steps from a copy to the use of its inverses, ≥ 1; less than those between copies.
+        The delay is the number of steps, ≥ 1, from a copy to the use of its inverses; it is less
+        than that between copies.
 
         Raises:
           ValueError: Variables are on servers, or there is no graph to which a session belongs.

@@ -41,14 +41,11 @@ class GivenOptimizer:
         follow: Callable[[Sequence[Operation]], Sequence[Operation]],
         name: str | None,
     ) -> Operation:
-        """Returns an op that makes the step, then runs other ops.
+        """Returns an op of this name that makes the step, then runs other ops.
 
-        Args:
-          update: The products, as the changes of an update.
-          inputs: Of what they were computed.
-          layers: The variables of each layer that has a block of curvature.
-          follow: Given the op that makes the step, returns the ops that follow it.
-          name: Name of the returned op.
+        The products are the changes of an update. `layers` are the variables of each layer that has
+        a block of curvature. `follow` is given the op that makes the step, and returns the ops that
+        follow it.
         """
         variables = inputs.variables
         if self.graft:

@@ -44,9 +44,7 @@ class Graft(abc.ABC):
     ) -> tuple[list[Tensor], Operation]:
         """Returns what it would subtract from variables, dense, and an op that keeps its state.
 
-        Args:
-          gradients: g, one part per variable; may be sparse.
-          variables: θ, those that there is state for.
+        Gradients have one part per variable, and may be sparse.
         """
 
     @property
@@ -159,13 +157,8 @@ def grafted(
 ) -> list[Vector]:
     """Returns ‖Δ‖/‖p‖·p of each layer with product p and the other optimizer's step Δ.
 
-    A variable of no layer has no direction of K-FAC: it gets Δ. A product of zero stays zero.
-
-    Args:
-      products: p, one part per variable.
-      steps: Δ, alike.
-      variables: Of the parts.
-      layers: The variables of each layer.
+    p and Δ have one part per variable. A variable of no layer has no direction of K-FAC: it gets Δ.
+    A product of zero stays zero.
     """
     position = {variable.ref(): index for index, variable in enumerate(variables)}
     found: list[Vector] = list(steps)

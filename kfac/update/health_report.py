@@ -65,11 +65,8 @@ def summarize(
 ) -> None:
     """Adds the summaries to the graph.
 
-    Args:
-      scalars: More values to show, by name.
-      blocks: All blocks.
-      factors: All factors, those of the blocks among them, with their variables.
-      times: Durations of the phases.
+    `scalars` are more values to show, by name. The factors, those of the blocks among them, have
+    their variables.
     """
     numbers = {factor.name: numbers_of(factor) for factor in factors}
     slots = [slot for each in numbers.values() for slot in each.slots]
@@ -116,10 +113,7 @@ def _conditions(
     """Returns ‖M‖·‖(M + d·I)⁻¹‖ of factors M [n, n] in Frobenius norms, by name.
 
     With eigenvalues from e_min to e_max it is at least e_max/(e_min + d), at most n times that.
-
-    Args:
-      factors: With the inverses (M + d·I)⁻¹ as they are kept; those without any are left out.
-      numbers: Numbers of each by its name.
+    Factors that keep no inverse are left out.
     """
     squares = {}
     for factor in factors:
@@ -139,10 +133,6 @@ def _count_without_inverse(
     """Returns how many blocks have no inverse yet; float32 [].
 
     A block has its inverse when nothing that it is read from is zero.
-
-    Args:
-      blocks: The blocks.
-      numbers: Numbers of each factor by its name.
     """
     values: list[Tensor] = []
     owners: list[int] = []
@@ -161,8 +151,7 @@ def _count_without_inverse(
 def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
     """Returns the mean eigenvalue of all blocks together, without damping; float64 [].
 
-    Args:
-      blocks: With their averages; NaN before the first of these.
+    It is NaN before the first averages.
     """
     # Blocks may share factors.
     factors = {factor.name: factor for block in blocks for factor in block.factors}
@@ -174,12 +163,7 @@ def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
 
 
 def _mean_eigenvalue(blocks: Sequence[FisherBlock], factor_traces: Mapping[str, Tensor]) -> Tensor:
-    """Returns the mean eigenvalue of all blocks together; float64 [].
-
-    Args:
-      blocks: The blocks.
-      factor_traces: Traces of their factors by name.
-    """
+    """Returns the mean eigenvalue of all blocks together; float64 []."""
     traces = [tf.cast(block.trace(factor_traces), tf.float64) for block in blocks]
     sizes = [param.shape.num_elements() for block in blocks for param in as_tuple(block.params)]
     return tf.add_n(traces) / tf.constant(float(sum(sizes)), tf.float64)
@@ -190,8 +174,10 @@ def numbers_of(factor: FisherFactor) -> FactorNumbers:
     slots, weight, matrix = factor.inverses, factor.cov_variables[1], None
     with v1.device(weight.device):
         if any(slot.function == INVERSE for slot in slots):
-            is_matrix = isinstance(factor, MatrixFactor)
-            matrix = factor.source if is_matrix else factor.get_cov_as_linear_operator().to_dense()
+            if isinstance(factor, MatrixFactor):
+                matrix = factor.source
+            else:
+                matrix = factor.get_cov_as_linear_operator().to_dense()
         variables = tuple(slot.variables for slot in slots)
         (trace, number, norm), *kept = _numbers(factor.trace, weight, matrix, variables)
         return FactorNumbers(trace, number, norm, tuple(SlotNumbers(*each) for each in kept))

@@ -56,17 +56,12 @@ class Spread(NamedTuple):
     def _shares_of(
         self, pieces: Sequence[Sequence[int]], costs: Sequence[float]
     ) -> list[list[int]]:
-        """Returns shares of about equal cost, none of them empty.
-
-        Args:
-          pieces: Numbers of the factors that stay together.
-          costs: Cost of each factor.
-        """
-        shares: dict[str, list[int]] = {str(step): [] for step in range(self.period)}
+        """Returns shares of about equal cost, none empty; factors of a piece stay together."""
+        shares: list[list[int]] = [[] for _ in range(self.period)]
         work = [sum(costs[index] for index in piece) for piece in pieces]
-        for piece, step in zip(pieces, assign_by_cost(work, list(shares)), strict=True):
+        for piece, step in zip(pieces, assign_by_cost(work, range(self.period)), strict=True):
             shares[step] += piece
-        return [share for share in shares.values() if share]
+        return [share for share in shares if share]
 
     def due(self, step: Tensor, count: int) -> Tensor:
         """Returns bool [count], true for the shares that are due after `step` steps, int64 []."""
@@ -253,11 +248,7 @@ class RefreshPeriods(RefreshPolicy):
         )
 
     def separates(self, damping_interval: int) -> bool:
-        """Returns True if inverses may miss a change of a damping that adapts so often.
-
-        Args:
-          damping_interval: Steps from one adaptation to the next.
-        """
+        """Returns True if inverses may miss a change of a damping that adapts so often."""
         is_static = isinstance(self.invert_every, numbers.Real)
         return is_static and damping_interval % self.invert_every != 0
 
@@ -288,11 +279,9 @@ def is_due(step: Tensor, period: Scalar, early: bool = False) -> Tensor | bool:
 
 
 def decay_per_update(decay: Scalar, steps: int) -> Scalar:
-    """Returns the weight of the past per update, from the weight per step.
+    """Returns the weight of the past per update, from the weight per step, in [0, 1].
 
-    Args:
-      decay: Weight of the past per step, in [0, 1].
-      steps: Steps from one update to the next, ≥ 1.
+    `steps` are those from one update to the next, ≥ 1.
     """
     if steps == 1:
         return decay

@@ -174,10 +174,7 @@ class KfacStep:
         """Returns an op that calibrates the damping, or adapts it by the step before.
 
         Does nothing unless the damping rule asks for it. It is made once: later calls return the
-        same op. Every step waits for it.
-
-        Args:
-          makes_step: bool [], or a Python bool; see `Due`.
+        same op. Every step waits for it. `makes_step` is the `step` of `Due`.
         """
         if self._before_step is not None:
             return self._before_step.done
@@ -334,12 +331,7 @@ class KfacStep:
     ) -> Update:
         """Returns an update with the predicted change of the loss, old weights, and Δq to keep.
 
-        Args:
-          update: The update.
-          step: The step that it makes.
-          inputs: Of what that was computed.
-          number: Number of steps before it, int64 [].
-          change: Keeps Δq.
+        `number`, int64 [], is that of the steps before it.
         """
         known = step.model_change() if self.momentum.knows_model_change else None
         if self.judge:
@@ -366,12 +358,8 @@ class KfacStep:
     ) -> list[Operation]:
         """Returns ops that follow the change of the weights: judgement, velocities and counters.
 
-        Args:
-          update: The update.
-          due: What was due in this run.
-          start: Time at which the step began; see `PhaseTimes`.
-          global_step: A counter of steps beside our own, or None.
-          changed: Operations that change the weights.
+        `start` is the time at which the step began, see `PhaseTimes`; `global_step` a counter of
+        steps beside our own, or None. `changed` are the operations that change the weights.
         """
         times, verdict = self.estimator.times, Verdict([], None)
         # One op stands for all changes: what waits for them has one edge and not hundreds.

@@ -17,11 +17,7 @@ MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
 
 
 def make_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
-    """Returns the momentum rule.
-
-    Args:
-      settings: Its type and numbers.
-      curvature: The exact curvature of the batch, for a rule that chooses its step by it.
+    """Returns the momentum rule. The exact curvature of the batch is for one that chooses its step.
 
     Raises:
       ValueError: The type is unknown, or a setting does not go with it.

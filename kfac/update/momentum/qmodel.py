@@ -50,23 +50,15 @@ class QuadraticModel(NamedTuple):
     slopes: Tensor
 
     def value(self, steps: Tensor, damping: Tensor) -> Tensor:
-        """Returns q, shape [].
-
-        Args:
-          steps: x [2].
-          damping: λ, shape [].
-        """
+        """Returns q, shape [], at x [2], with λ, shape []."""
         products = tf.linalg.matvec(self.curvature + damping * self.squares, steps)
         return tf.tensordot(0.5 * products + self.slopes, steps, 1)
 
     def minimum(self, damping: Tensor) -> Tensor:
-        """Returns the x [2] with the least q.
+        """Returns the x [2] with the least q, with λ, shape [].
 
         Where g·u = 0, as before there is a step before, or the two directions are parallel, μ = 0.
         Where there is no curvature along d either, as before the first inverse, α = 0.
-
-        Args:
-          damping: λ, shape [].
         """
         matrix = self.curvature + damping * self.squares
         a, b, c = matrix[0, 0], matrix[0, 1], matrix[1, 1]
@@ -81,12 +73,7 @@ class QuadraticModel(NamedTuple):
         return tf.where(is_plane, tf.stack([alpha, mu]), line)
 
     def minimum_with(self, momentum: Tensor, damping: Tensor) -> Tensor:
-        """Returns the x [2] with the least q among those with a given μ.
-
-        Args:
-          momentum: μ, shape [].
-          damping: λ, shape [].
-        """
+        """Returns the x [2] with the least q among those with a given μ, with λ, shape [] each."""
         matrix = self.curvature + damping * self.squares
         slope = momentum * matrix[0, 1] + self.slopes[0]
         has_curvature = tf.not_equal(matrix[0, 0], 0)
@@ -127,14 +114,10 @@ class ExactCurvature:
         gradients: Sequence[Vector],
         dtype: DType,
     ) -> QuadraticModel:
-        """Returns the quadratic model.
+        """Returns the quadratic model along d and u.
 
-        Args:
-          variables: θ, in the order of all vectors.
-          direction: d.
-          previous: u.
-          gradients: g, of the mean loss; may be sparse.
-          dtype: In which to compute scalars.
+        All vectors are in the order of the variables. The gradients g, of the mean loss, may be
+        sparse. Scalars are computed in `dtype`.
 
         Raises:
           ValueError: The batch size does not fit to the losses.
@@ -186,6 +169,9 @@ class QuadraticModelMomentum(Momentum):
 
     u is kept as the velocity v = −u, so that the model is made along d and v.
     """
+
+    keeps_velocities = True
+    knows_model_change = True  # The step is chosen by it.
 
     def __init__(
         self,
@@ -240,16 +226,6 @@ class QuadraticModelMomentum(Momentum):
         """μ of the last step; NaN before the first."""
         self.make_variables()
         return read(self._variables[1])
-
-    @property
-    def keeps_velocities(self) -> bool:
-        """Always: they are the step before."""
-        return True
-
-    @property
-    def knows_model_change(self) -> bool:
-        """Always: the step is chosen by it."""
-        return True
 
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq is the model's value at it, with λ' for λ.

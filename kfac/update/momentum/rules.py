@@ -157,6 +157,8 @@ def add_weight_decay(
 class GivenRateMomentum(Momentum):
     """A rule whose learning rate α and momentum β are given."""
 
+    takes_packed = True  # A step is a sum of multiples of vectors.
+
     def __init__(
         self,
         learning_rate: Scalar,
@@ -191,11 +193,6 @@ class GivenRateMomentum(Momentum):
         return current(self._momentum)
 
     @property
-    def takes_packed(self) -> bool:
-        """True: a step is a sum of multiples of vectors."""
-        return True
-
-    @property
     def keeps_velocities(self) -> bool:
         """True if there is momentum."""
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
@@ -218,15 +215,8 @@ def norm_constraint_coefficient(
 ) -> Tensor:
     """Returns min(1, √(c / (α² dᵀg))), the factor by which to shorten a step α·d.
 
-    dᵀg is the squared Fisher norm of d, since d = M⁻¹g gives dᵀMd = dᵀg.
-
-    Args:
-      squared_norm: dᵀg, shape []. Zero, as before the first inverse, gives 1.
-      learning_rate: α, shape [].
-      norm_constraint: c > 0, shape [].
-
-    Returns:
-      A factor in (0, 1], shape [].
+    dᵀg is the squared Fisher norm of d, since d = M⁻¹g gives dᵀMd = dᵀg. Zero, as before the first
+    inverse, gives 1. All have shape [].
     """
     size = tf.square(learning_rate) * squared_norm
     is_long = size > norm_constraint
@@ -238,10 +228,7 @@ def norm_constraint_coefficient(
 class RegularMomentum(GivenRateMomentum):
     """v ← βv + M⁻¹g, and the weights change by −αv."""
 
-    @property
-    def multiplies_for_model(self) -> bool:
-        """True: Δq takes the product Mu."""
-        return True
+    multiplies_for_model = True  # Δq takes the product Mu.
 
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.

@@ -14,7 +14,7 @@ from kfac.fisher_blocks import (
     FullyConnectedKFACBasicFB,
 )
 from kfac.fisher_blocks.base import layer_params_to_mat2d, mat2d_to_layer_params
-from kfac.fisher_blocks.kronecker import KroneckerOperator, SplitDamping, split_damping
+from kfac.fisher_blocks.kronecker import KroneckerOperator, KroneckerProduct, split_damping
 from kfac.fisher_blocks.kronecker import product_or_identity as shared_product
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
 from kfac.linalg.damped_functions import INVERSE, ITSELF, CholeskyInverse
@@ -148,9 +148,10 @@ def test_split_by_traces_and_uses(graph, update_factors, session):
         kfac.CurvatureConfig(balance_damping=False),
         kfac.CurvatureConfig(damping_power=0.0),
     ):
-        split = SplitDamping("fc", tuple(factors), 0.36, lambda: 9, config)
-        assert (split.of_input.name, split.of_output.name) == ("fc/input", "fc/output")
-        found.append([split.of_input.value(), split.of_output.value()])
+        product = KroneckerProduct("fc", tuple(factors), 0.36, lambda: 9, config)
+        pair = [damping for _, damping in product.pairs()]
+        assert [damping.name for damping in pair] == ["fc/input", "fc/output"]
+        found.append([damping.value() for damping in pair])
     # tr A / dim A = 4 and tr G / dim G = 1, so that pi = 2; 0.36 / 9 = 0.2².
     expected = [(0.4, 0.1), (0.2, 0.2), (1.2, 0.3)]
     np.testing.assert_allclose(session.run(found), expected, rtol=1e-12)

@@ -13,7 +13,7 @@ from kfac.fisher_factors import (
     FullyConnectedMultiKF,
     MatrixFactor,
 )
-from kfac.fisher_factors.tower_sums import Moment
+from kfac.fisher_factors.base import Moment
 from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.extraction import ConvGeometry
 

@@ -1,8 +1,8 @@
 import pytest
 import tensorflow as tf
 
-from kfac.scheduling.worker_roles import WorkerRole
 from kfac.update.cluster_refresh import ClusterWork, RefreshByWorkers
+from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kfac._types import DType, Operation, Tensor, Variable
-from kfac.state import CPU, Assignment, Change, assign_all, read, run_if, value_if
+from kfac._types import Operation, Tensor
+from kfac.state import CPU, Assignment, Change, assign_all, make_transient, read, run_if, value_if
 
 v1 = tf.compat.v1
 
@@ -35,8 +35,8 @@ class BackgroundChanges:
         # Not after the gradients, nor in a branch: the thread runs these operations by themselves.
         with tf.init_scope(), v1.name_scope(name):
             with v1.device(CPU):
-                self._requested = _without_value("requested", tf.int64)
-                self._has_thread = _without_value("has_thread", tf.bool)
+                self._requested = make_transient("requested", tf.int64)
+                self._has_thread = make_transient("has_thread", tf.bool)
                 self._requests = v1.FIFOQueue(1, [tf.int64], [[]], name="requests")
                 with v1.control_dependencies([self._has_thread.assign(True, read_value=False)]):
                     request = self._requests.dequeue()
@@ -60,9 +60,7 @@ class BackgroundChanges:
     def request(self, number: Tensor, is_wanted: Tensor) -> Operation:
         """Returns an op that lets the thread compute, if there is one and it does not already.
 
-        Args:
-          number: Number of the request, int64 []; each has another.
-          is_wanted: bool [], false to do nothing.
+        Each request has another number, int64 []. Does nothing unless `is_wanted`, bool [].
         """
 
         def send() -> Operation:
@@ -75,12 +73,9 @@ class BackgroundChanges:
             return run_if(tf.logical_and(is_wanted, tf.logical_and(has_thread, is_new)), send)
 
     def results(self, number: Tensor) -> list[Change]:
-        """Returns the changes that a request asked for, or that it should have.
+        """Returns the changes that a request of this number asked for, or that it should have.
 
         To be called where the operations run once for each number.
-
-        Args:
-          number: Number of the request, int64 [].
         """
 
         def compute() -> Operation:
@@ -118,14 +113,3 @@ def _queue_of(changes: Sequence[Change]) -> v1.FIFOQueue:
 
 def _values(changes: Sequence[Change]) -> list[Tensor]:
     return [tf.ensure_shape(change.value, change.variable.shape) for change in changes]
-
-
-def _without_value(name: str, dtype: DType) -> Variable:
-    """Makes a variable [] that nothing initializes, so that it has no value in a new session."""
-    return v1.Variable(
-        lambda: tf.zeros([], dtype),
-        trainable=False,
-        collections=[],
-        use_resource=True,
-        name=name,
-    )

@@ -34,12 +34,9 @@ class BackgroundUpdates:
     ) -> None:
         """Starts no thread yet.
 
-        Args:
-          session: Session of the updates.
-          update_averages: Updates all averages; begins a round.
-          update_inverses: Update inverses, in any order.
-          num_threads: Number of inverses that may be updated at the same time, ≥ 1.
-          coord: Coordinator that may also end the threads, and waits for them.
+        An update of all averages begins a round; those of inverses may run in any order, and
+        `num_threads` of them, ≥ 1, at the same time. The coordinator may also end the threads, and
+        waits for them.
         """
         self.session = session
         self._update_averages = update_averages

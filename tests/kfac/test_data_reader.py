@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.scheduling import data_reader
+from kfac import data_reader
 
 v1 = tf.compat.v1
 

@@ -3,10 +3,10 @@
 import pytest
 import tensorflow as tf
 
-from kfac.scheduling.batch_execute import batch_execute
-from kfac.scheduling.op_queue import OpQueue, OpQueueHook
-from kfac.scheduling.worker_roles import WorkerRole
+from kfac.batch_execute import batch_execute
+from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.state import make_counter
+from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 

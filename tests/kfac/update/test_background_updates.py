@@ -3,7 +3,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from kfac.scheduling.background import BackgroundUpdates
+from kfac.update.background_updates import BackgroundUpdates
 
 v1 = tf.compat.v1
 
