@@ -24,6 +24,9 @@ MISS_SECS = 5.0
 FOLLOW_SECS = 4.0
 """Seconds for all to end after the newest one that has missed a lost one: the state is saved."""
 
+HANG_SECS = 60.0
+"""Seconds for the first one to end that was asked to, since a lost one was not missed."""
+
 STEADY_SECS = 30.0
 """Seconds from the start of a group until lost workers come back, at least."""
 
@@ -122,6 +125,7 @@ class Regrouping:
         """
         if time.monotonic() >= self._ask_at:
             self._ask_to_end()
+            self._ends_by = min(self._ends_by, time.monotonic() + HANG_SECS)
         is_late = time.monotonic() >= self._ends_by
         for each in self.members:
             if each.process is None or each in self._killed:

@@ -192,7 +192,8 @@ def test_a_stopped_worker_and_one_that_does_not_leave_are_ended_by_force(
     supervise, recorder, monkeypatch, tmp_path
 ):
     """The two others have not begun to train, miss nobody, and are asked to end."""
-    monkeypatch.setattr(regrouping, "LEAVE_SECS", 0.3)
+    monkeypatch.setattr(regrouping, "MISS_SECS", 0.3)
+    monkeypatch.setattr(regrouping, "FOLLOW_SECS", 0.6)
     program = f"""
 mark = {str(tmp_path / "mark")!r}
 if len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]) == 1:
@@ -210,6 +211,30 @@ time.sleep(60)
     for text in ("worker 0 is stopped", "worker 1 does not leave"):
         assert f"{text}: it is ended by force, and the others go on" in recorder.of("launch")
     assert [name for name, _ in pids(recorder)[4:]] == ["chief 0", "worker 2"]
+
+
+def test_the_last_one_left_is_ended_by_force_if_it_hangs(
+    supervise, recorder, monkeypatch, tmp_path
+):
+    """Nobody is left who could miss it, and it does not end when it is asked to."""
+    monkeypatch.setattr(regrouping, "MISS_SECS", 0.1)
+    monkeypatch.setattr(regrouping, "HANG_SECS", 0.3)
+    program = f"""
+mark = {str(tmp_path / "mark")!r}
+if job == "chief" and not os.path.exists(mark):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open(mark, "w").close()
+    time.sleep(60)
+while not os.path.exists(mark):
+    time.sleep(0.01)
+if job == "worker" and not os.path.exists(mark + "_2"):
+    open(mark + "_2", "w").close()
+    sys.exit(137)
+"""
+    settings = {"min_workers": 2, "restarts": 1, "max_delay_secs": 0.05}
+    assert supervise(program, workers=2, **settings).run() == 0
+    said = "chief 0 does not leave: it is ended by force, and the others go on"
+    assert said in recorder.of("launch")
 
 
 def test_tasks_that_fail_at_once_have_all_failed(recorder, monkeypatch):
