@@ -14,7 +14,6 @@ from kfac.graph_search.layer_uses import Batch, Place, has_unknown_uses, uses_by
 from kfac.graph_search.plans import (
     CountedUses,
     Folded,
-    LayerPlan,
     Plan,
     PlannedTensors,
 )
@@ -123,10 +122,10 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
     outputs = [record.data["outputs"] for record in records]
     settings = {"dense_inputs": not is_embedding}
     if len(records) == 1 and uses == 1 and outputs[0].shape.rank <= 2:
-        return LayerPlan(register_fully_connected, inputs, outputs, settings)
+        return Plan(register_fully_connected, inputs, outputs, settings)
     unordered = any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses)
     settings["unordered"] = unordered
-    return LayerPlan(register_fully_connected_multi, inputs, outputs, settings, uses)
+    return Plan(register_fully_connected_multi, inputs, outputs, settings, uses)
 
 
 def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
@@ -180,12 +179,12 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
             "an unknown number of images"
         )
     inputs, outputs = ([r.data[name] for r in records] for name in ("inputs", "outputs"))
-    return LayerPlan(register_conv2d_multi, inputs, outputs, geometries[0], sum(uses))
+    return Plan(register_conv2d_multi, inputs, outputs, geometries[0], sum(uses))
 
 
-def _single(function: Callable[..., None], record: MatchRecord) -> LayerPlan:
+def _single(function: Callable[..., None], record: MatchRecord) -> Plan:
     inputs, outputs = record.data["inputs"], record.data["outputs"]
-    return LayerPlan(function, [inputs], [outputs], _settings(record))
+    return Plan(function, [inputs], [outputs], _settings(record))
 
 
 def _settings(record: MatchRecord) -> dict[str, Any]:

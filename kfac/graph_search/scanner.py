@@ -18,7 +18,7 @@ from kfac.graph_search.filtering import (
 )
 from kfac.graph_search.known_layers import Matches, find_matches
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.plans import GenericPlan, Plan
+from kfac.graph_search.plans import Plan
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
     MatchRecord,
@@ -31,6 +31,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
+from kfac.registration.dense_layers import register_generic
 from kfac.registration.report import Decision
 from kfac.variables import name_of
 
@@ -202,4 +203,5 @@ def _generic(
             f"generic, because it {reasons[first.ref()]}; and the number of examples is unknown, "
             "because the losses have different numbers of rows. Pass batch_size."
         )
-    return {v: GenericPlan(batch.size) for v in variables}
+    plan = Plan(register_generic, (), (), {"batch_size": batch.size})
+    return dict.fromkeys(variables, plan)

@@ -11,7 +11,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from kfac._types import Parameters, Tensor, Variable
-from kfac.graph_search.plans import LayerPlan, TensorSource
+from kfac.graph_search.plans import Plan, TensorSource
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, names_of
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.approximations import APPROX_KRONECKER_REDUCE_NAME, SHARING
@@ -79,7 +79,7 @@ def counted_positions(losses: Sequence[LossFunction]) -> Tensor | None:
 
 def plan_shared(
     params: Parameters, records: Sequence[MatchRecord], examples: int | None, is_embedding: bool
-) -> LayerPlan | None:
+) -> Plan | None:
     """Returns the plan of a layer that is registered along positions, or None.
 
     None is for layers that any other plan registers as well: by "kron_expand" without a mask, or of
@@ -116,12 +116,10 @@ def plan_shared(
     inputs = [_unfolded(r, s, is_embedding) for r, s in zip(records, leading, strict=True)]
     outputs = [record.data["outputs"] for record in records]
     settings = {"dense_inputs": not is_embedding, "approx": approx}
-    return LayerPlan(
-        register_positionwise, inputs, outputs, settings, masks=masks if is_masked else ()
-    )
+    return Plan(register_positionwise, inputs, outputs, settings, masks=masks if is_masked else ())
 
 
-def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> LayerPlan:
+def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> Plan:
     """Returns the plan of an embedding whose table is the weight of the output layer, too.
 
     Raises:
@@ -142,7 +140,7 @@ def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> LayerPlan
         )
     both = lookup, product
     inputs, outputs = ([record.data[name] for record in both] for name in ("inputs", "outputs"))
-    return LayerPlan(register_tied_embedding, inputs, outputs, {})
+    return Plan(register_tied_embedding, inputs, outputs, {})
 
 
 def _is_first(leading: Sequence[int | None], examples: int | None) -> bool:
