@@ -13,9 +13,9 @@ from kfac.graph_search.records import (
     MatchRecord,
     Records,
     group,
-    names_of,
     refs,
 )
+from kfac.registration.layer_table import parameter_names
 
 
 def filter_user_registered_records(
@@ -85,14 +85,14 @@ def check_disjoint(records: Records) -> None:
     Raises:
       AmbiguousRegistrationError: One does; the message names it, and the layers.
     """
-    owner: dict[object, tuple[str, ...]] = {}
+    owner: dict[object, str] = {}
     for key in records:
         for ref in refs(key):
-            other = owner.setdefault(ref, names_of(key))
-            if other != names_of(key):
+            other = owner.setdefault(ref, parameter_names(key))
+            if other != parameter_names(key):
                 raise AmbiguousRegistrationError(
-                    f"Cannot register layers automatically: the graph has ({', '.join(other)}) and "
-                    f"({', '.join(names_of(key))}) as layers, which share a parameter. Say which "
+                    f"Cannot register layers automatically: the graph has {other} and "
+                    f"{parameter_names(key)} as layers, which share a parameter. Say which "
                     "parameters belong together with define_linked_parameters, or register one of "
                     "these layers, or register_generic the parameter, before."
                 )

@@ -22,7 +22,6 @@ from kfac.graph_search.records import (
     NotRegistrableError,
     Records,
     RecordType,
-    names_of,
     place_of,
 )
 from kfac.graph_search.weight_sharing import plan_shared, plan_tied
@@ -33,7 +32,7 @@ from kfac.registration.convolutions import (
     register_depthwise_conv2d,
 )
 from kfac.registration.dense_layers import register_fully_connected, register_fully_connected_multi
-from kfac.registration.layer_table import LayerTable
+from kfac.registration.layer_table import LayerTable, parameter_names
 from kfac.registration.scale_shift import register_scale_and_shift
 
 
@@ -94,12 +93,11 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
         why.
     """
     kinds = {record.record_type for record in records}
-    name = ", ".join(names_of(params))
     if RecordType.tied in kinds:
         return plan_tied(records, batch.static)
     if len(kinds) > 1:
         raise ValueError(
-            f"Cannot register ({name}) automatically: mixed record types, namely "
+            f"Cannot register {parameter_names(params)} automatically: mixed record types, namely "
             f"{', '.join(sorted(kind.value for kind in kinds))}. A parameter can be used in one "
             "kind of layer only; register_generic it before."
         )
@@ -206,7 +204,7 @@ def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: 
         raise NotRegistrableError(f"scales and shifts {len(records)} tensors")
     if len(records) > 1:
         raise ValueError(
-            f"Cannot register ({', '.join(names_of(params))}) automatically: it scales and shifts "
+            f"Cannot register {parameter_names(params)} automatically: it scales and shifts "
             f"{len(records)} tensors. A scale can be applied only once; register_generic its "
             "parameters before."
         )

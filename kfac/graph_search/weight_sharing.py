@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Tensor, Variable
 from kfac.graph_search.plans import Plan, TensorSource
-from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, names_of
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.approximations import APPROX_KRONECKER_REDUCE_NAME, SHARING
-from kfac.registration.layer_table import LayerTable
+from kfac.registration.layer_table import LayerTable, parameter_names
 from kfac.registration.weight_sharing import register_positionwise, register_tied_embedding
 
 v1 = tf.compat.v1
@@ -107,7 +107,7 @@ def plan_shared(
         if not needs:
             return None
         raise ValueError(
-            f"Cannot register ({', '.join(names_of(params))}) automatically with {approx=}: it is "
+            f"Cannot register {parameter_names(params)} automatically with {approx=}: it is "
             f"applied in {unclear[0].description} to inputs with the axes "
             f"{unclear[0].data['leading']} before the features, and there are {examples} examples. "
             "The first axis must be that of examples, and one size at most unknown. Use "
