@@ -5,7 +5,6 @@ Register losses first: layers are looked for between parameters and losses.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
@@ -21,7 +20,7 @@ from kfac.graph_search.records import (
     RecordType,
     ensure_sequence,
 )
-from kfac.graph_search.registration import register_records
+from kfac.graph_search.registration import HasLayers, register_records
 from kfac.registration.report import Decision
 
 __all__ = [
@@ -39,17 +38,8 @@ __all__ = [
 ]
 
 
-class _HasAutoRegistration(Protocol):
-    """A layer collection that can register layers automatically."""
-
-    def auto_register_layers(
-        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
-    ) -> dict[Parameters, FisherBlock]:
-        """Registers layers; see `LayerCollection.auto_register_layers`."""
-
-
 def register_layers(
-    layer_collection: _HasAutoRegistration,
+    layer_collection: HasLayers,
     varlist: Sequence[Variable] | None,
     batch_size: Scalar | None = None,
 ) -> dict[Parameters, FisherBlock]:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kfac._types import Parameters, Scalar
+from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.graph_search.layer_uses import Batch, Place, has_unknown_uses, uses_by_place
 from kfac.graph_search.plans import (
@@ -37,11 +37,14 @@ from kfac.registration.scale_shift import register_scale_and_shift
 
 
 class HasLayers(Protocol):
-    """A layer collection that matches can be registered in."""
+    """A layer collection that layers can be registered in."""
 
-    @property
-    def layer_table(self) -> LayerTable:
-        """The layers."""
+    layer_table: LayerTable
+
+    def auto_register_layers(
+        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+    ) -> dict[Parameters, FisherBlock]:
+        """Registers layers; see `LayerCollection.auto_register_layers`."""
 
 
 def register_records(

@@ -6,7 +6,7 @@ A layer is found by its name in the paths of its variables, or by its class in t
 the step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -134,9 +134,11 @@ def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> lis
             "not known here. Pass it as model, or name the layers."
         )
     strategy = tf.distribute.get_strategy()
+    inner = getattr(model, "_flatten_layers", None)
+    layers = [model, *(inner(include_self=False, recursive=True) if inner else ())]
     handles = {
         id(components(strategy, variable)[0].handle)
-        for layer in _flattened([model])
+        for layer in layers
         if _is_a(layer, key)
         for variable in layer.trainable_variables
     }
@@ -145,18 +147,6 @@ def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> lis
 
 def _is_a(layer: Any, key: str | type) -> bool:
     return type(layer).__name__ == key if isinstance(key, str) else isinstance(layer, key)
-
-
-def _flattened(layers: Iterable[Any]) -> list[Any]:
-    """Returns layers and all the layers in them."""
-    found, waiting = [], list(layers)
-    while waiting:
-        layer = waiting.pop()
-        found.append(layer)
-        inner = getattr(layer, "_flatten_layers", None)
-        if inner is not None:
-            found += inner(include_self=False, recursive=True)
-    return found
 
 
 def _grouped(variables: Sequence[Variable]) -> dict[tuple[str, str], list[Variable]]:

@@ -6,6 +6,7 @@ The derivative of the loss with respect to that op is the weight of each example
 program makes it of. Called by the step.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -299,14 +300,10 @@ def _inputs(op: Operation, types: set[str]) -> list[Tensor]:
 
 def _weighted_log(tensor: Tensor, depends: _Depends) -> tuple[Tensor, Tensor] | None:
     """Returns (z, p) of a product z∘log p, or None."""
-    for log, targets in _pairs(_inputs(tensor.op, {"Mul"})):
+    for log, targets in itertools.permutations(_inputs(tensor.op, {"Mul"}), 2):
         if log.op.type == "Log" and depends(log) and not depends(targets):
             return targets, log.op.inputs[0]
     return None
-
-
-def _pairs(both: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [(both[0], both[1]), (both[1], both[0])] if len(both) == 2 else []
 
 
 _MATCHERS = (_softmax, _squared_error, _sigmoid, _bernoulli, _categorical)

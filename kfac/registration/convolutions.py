@@ -63,10 +63,8 @@ def register_conv1d(
       dilations: (1, step, 1), or None for an ordinary filter.
       approx: "kron", "ekfac", "kron_expand", which is "kron", or "kron_reduce".
       reuse: See `kfac.registration.dense_layers`.
-      sub_sample_inputs: True to compute the input factor from a random part of the examples; None
-        means the setting of the collection's `CurvatureConfig`.
-      sub_sample_patches: True to compute the input factor from a random part of the patches; None
-        means the setting of the collection's `CurvatureConfig`.
+      sub_sample_inputs: As in `register_conv2d`.
+      sub_sample_patches: As in `register_conv2d`.
 
     Raises:
       ValueError: As in `kfac.registration.dense_layers`; or strides, padding or dilations are not
