@@ -53,7 +53,7 @@ class Sharing:
             for group, approx in self._layers.linked_parameters.items()
             if approx is not None and any(p.ref() == variable.ref() for p in group)
         ]
-        chosen = (*linked, self._layers.defaults.of("fully_connected_multi"))[0]
+        chosen = (*linked, self._layers.defaults["fully_connected_multi"])[0]
         return {"sharing": chosen, "mask": self._mask} if chosen in SHARING else {}
 
 

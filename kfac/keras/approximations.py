@@ -106,7 +106,7 @@ def check_approximations(
 def _set_defaults(layers: LayerCollection, approximation: str) -> None:
     for kind, accepted in ACCEPTED.items():
         if approximation in accepted:
-            layers.layer_table.defaults.set(kind, approximation)
+            layers.layer_table.set_default(kind, approximation)
 
 
 def _groups(key: str | type, variables: Sequence[Variable], model: Any) -> list[list[Variable]]:

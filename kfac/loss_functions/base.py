@@ -42,6 +42,8 @@ class LossFunction(abc.ABC):
     Attributes:
       inputs: The parameters of the distribution, the model's outputs.
       name: Name of the loss, the same in all towers.
+      targets: The observed targets, or None.
+      weights: The weights of examples, or None.
     """
 
     _has_natural_parameters: ClassVar[bool] = True
@@ -70,19 +72,9 @@ class LossFunction(abc.ABC):
         self.inputs = inputs
         self.name = name
         self._first_input = tf.nest.flatten(inputs)[0]
-        self._targets = targets
+        self.targets = targets
+        self.weights = weights
         self._seed = seed
-        self._weights = weights
-
-    @property
-    def targets(self) -> Tensor | None:
-        """The observed targets, or None."""
-        return self._targets
-
-    @property
-    def weights(self) -> Tensor | None:
-        """The weights of examples, or None."""
-        return self._weights
 
     @property
     def params(self) -> Inputs:
@@ -144,12 +136,12 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The loss was registered without targets, or their shape does not fit.
         """
-        if self._targets is None:
+        if self.targets is None:
             raise ValueError(
                 f"Cannot evaluate loss {self.name!r} on data: it has no targets. Register it with "
                 "targets=..., or use estimation_mode='gradients', which samples them."
             )
-        losses = self._negative_log_probabilities(tf.stop_gradient(self._targets))
+        losses = self._negative_log_probabilities(tf.stop_gradient(self.targets))
         return tf.reduce_sum(self._weighted(losses, root_weights))
 
     def evaluate_on_sample(self, seed: Seed = None, root_weights: bool = False) -> Tensor:
@@ -169,7 +161,7 @@ class LossFunction(abc.ABC):
 
     def _weighted(self, values: Inputs, root: bool) -> Inputs:
         """Multiplies values shaped as the inputs by the weights or their roots."""
-        if self._weights is None:
+        if self.weights is None:
             return values
         weights = tf.cast(self._expanded_weights(), self.dtype)
         weights = tf.sqrt(weights) if root else weights
@@ -177,7 +169,7 @@ class LossFunction(abc.ABC):
 
     def _expanded_weights(self) -> Tensor:
         """Returns the weights with axes of size 1 appended up to the rank of the inputs."""
-        weights = tf.convert_to_tensor(self._weights)
+        weights = tf.convert_to_tensor(self.weights)
         rank, given = self._first_input.shape.rank, weights.shape.rank
         if rank is None or given is None or given > rank - self._event_axes:
             raise ValueError(
