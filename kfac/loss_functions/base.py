@@ -42,8 +42,8 @@ class LossFunction(abc.ABC):
     Attributes:
       inputs: The parameters of the distribution, the model's outputs.
       name: Name of the loss, the same in all towers.
-      targets: The observed targets, or None.
-      weights: The weights of examples, or None.
+      targets: The observed targets, or None if only samples will be needed.
+      weights: [examples], or with more of the leading axes of the inputs; None means 1.
     """
 
     _has_natural_parameters: ClassVar[bool] = True
@@ -62,12 +62,7 @@ class LossFunction(abc.ABC):
     ) -> None:
         """Keeps its arguments; shapes are checked when ops are built.
 
-        Args:
-          inputs: Parameters of the distribution.
-          targets: Observed targets, or None if only samples will be needed.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: [examples] or with more of the leading axes of the inputs; None means 1.
+        `seed` is that of `evaluate_on_sample`; None means the graph's seed, if it has one.
         """
         self.inputs = inputs
         self.name = name
@@ -246,10 +241,8 @@ class LossFunction(abc.ABC):
                 f"loss {self.name!r}: vectors of an example have shape {sizes}. The index must "
                 "have as many entries, and the shape must be static: set it with set_shape."
             )
-        for index, (size, position) in (
-            (i, p) for i in indices for p in zip(sizes, i, strict=True)
-        ):
-            if not 0 <= position < size:
+        for index in indices:
+            if not all(0 <= at < size for at, size in zip(index, sizes, strict=True)):
                 raise ValueError(
                     f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
                     f"{self.name!r}: vectors of an example have shape {sizes}. Positions count "
