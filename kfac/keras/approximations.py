@@ -111,17 +111,15 @@ def _set_defaults(layers: LayerCollection, approximation: str) -> None:
 
 def _groups(key: str | type, variables: Sequence[Variable], model: Any) -> list[list[Variable]]:
     """Returns the variables of the layers of a name or class, grouped as K-FAC's layers."""
-    if isinstance(key, str):
-        chosen = [v for v in variables if key in name_of(v).split("/")[:-1]]
-        if not chosen and model is not None:
-            chosen = _of_class(key, variables, model)
-    else:
+    is_name = isinstance(key, str)
+    chosen = [v for v in variables if is_name and key in name_of(v).split("/")[:-1]]
+    if not chosen and not (is_name and model is None):
         chosen = _of_class(key, variables, model)
     if not chosen:
         names = ", ".join(sorted({name_of(v).rpartition("/")[0] for v in variables}))
         raise ValueError(
             f"Cannot set up K-FAC: fisher_approx names {key!r}, and no layer with trained "
-            f"variables has that {'name' if isinstance(key, str) else 'class'}. The layers are "
+            f"variables has that {'name' if is_name else 'class'}. The layers are "
             f"{names}."
         )
     return list(_grouped(chosen).values())

@@ -60,10 +60,11 @@ ACCEPTED = (
 
 
 class FoundLoss(NamedTuple):
-    """A −log p of targets in the graph, of kind "categorical", "onehot", "bernoulli" or "normal".
+    """A −log p of targets in the graph, of a distribution that a layer collection registers.
 
-    `predicted` are logits, or the mean of the normal distribution; targets are as the loss of that
-    kind takes them. `value` is `factor` times −log p.
+    Its kind is "categorical", "onehot_categorical", "multi_bernoulli" or "normal". `predicted` are
+    logits, or the mean of the normal distribution; targets are as the loss of that kind takes them.
+    `value` is `factor` times −log p.
     """
 
     kind: str
@@ -217,7 +218,7 @@ def _softmax(op: Operation, depends: _Depends) -> FoundLoss | None:
     """Matches the ops of softmax cross entropy."""
     kinds = {
         "SparseSoftmaxCrossEntropyWithLogits": "categorical",
-        "SoftmaxCrossEntropyWithLogits": "onehot",
+        "SoftmaxCrossEntropyWithLogits": "onehot_categorical",
     }
     if op.type not in kinds or depends(op.inputs[1]):
         return None
@@ -259,7 +260,7 @@ def _sigmoid(op: Operation, depends: _Depends) -> FoundLoss | None:
         return None
     for logits, targets in (product.op.inputs, tuple(product.op.inputs)[::-1]):
         if any(taken is logits for taken in linear.op.inputs) and not depends(targets):
-            return FoundLoss("bernoulli", logits, targets, op.outputs[0])
+            return FoundLoss("multi_bernoulli", logits, targets, op.outputs[0])
     return None
 
 
@@ -274,7 +275,7 @@ def _bernoulli(op: Operation, depends: _Depends) -> FoundLoss | None:
     if not is_complement:
         return None
     logits = tf.math.log(p) - tf.math.log1p(-p)
-    return FoundLoss("bernoulli", logits, targets, op.outputs[0], -1.0)
+    return FoundLoss("multi_bernoulli", logits, targets, op.outputs[0], -1.0)
 
 
 def _categorical(op: Operation, depends: _Depends) -> FoundLoss | None:
@@ -291,7 +292,7 @@ def _categorical(op: Operation, depends: _Depends) -> FoundLoss | None:
     ):
         return None
     targets, p = term
-    return FoundLoss("onehot", tf.math.log(p), targets, op.outputs[0], -1.0)
+    return FoundLoss("onehot_categorical", tf.math.log(p), targets, op.outputs[0], -1.0)
 
 
 def _inputs(op: Operation, types: set[str]) -> list[Tensor]:
@@ -317,23 +318,15 @@ def _register(
 ) -> None:
     predicted, kind = found.predicted, found.kind
     targets = found.targets
-    if kind in {"categorical", "onehot"}:
+    if kind in {"categorical", "onehot_categorical"}:
         leading = tf.shape(predicted)[:-1]
         weights = _shaped(weights, leading, predicted.shape[:-1])
         if kind == "categorical":
             targets = _shaped(targets, leading, predicted.shape[:-1])
         else:
             targets = _shaped(targets, tf.shape(predicted), predicted.shape)
-    function: Any = getattr(layers, _METHODS[kind])
+    function: Any = getattr(layers, f"register_{kind}_predictive_distribution")
     function(predicted, targets=targets, weights=weights, **options)
-
-
-_METHODS = {
-    "bernoulli": "register_multi_bernoulli_predictive_distribution",
-    "categorical": "register_categorical_predictive_distribution",
-    "normal": "register_squared_error_loss",
-    "onehot": "register_onehot_categorical_predictive_distribution",
-}
 
 
 def _weights(found: FoundLoss, loss: Tensor, batch_size: Scalar | None, towers: int) -> Tensor:
