@@ -66,7 +66,7 @@ class CurvatureMatrixVectorProductComputer:
 
     @property
     def _losses(self) -> tuple[LossFunction, ...]:
-        return self._collection.losses
+        return self._collection.loss_table.losses
 
     @property
     def fisher_factor_inner_shapes(self) -> tuple[Tensor, ...]:
@@ -122,7 +122,7 @@ class CurvatureMatrixVectorProductComputer:
         Raises:
           ValueError: A loss has no targets.
         """
-        total = self._collection.total_loss()
+        total = self._collection.loss_table.total_loss()
         gradients = self._gradients([total], self._wrt, None)
         return self._gradients(gradients, self._wrt, list(vecs))
 
@@ -143,7 +143,7 @@ class CurvatureMatrixVectorProductComputer:
         self, product: Callable[[LossFunction, Any], Any], vectors: Sequence[Any], power: float
     ) -> list[Any]:
         """Applies a loss's product to its vector, and multiplies by a power of its coefficient."""
-        coefficients = self._collection.loss_coeffs
+        coefficients = self._collection.loss_table.coefficients
         results = []
         for loss, vector in zip(self._losses, vectors, strict=True):
             scale = functools.partial(_multiply_scalar, coefficients[loss] ** power)

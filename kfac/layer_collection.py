@@ -96,7 +96,7 @@ def _default(kind: str) -> property:
     """Returns the property of the approximation that a kind of layer has by default."""
 
     def get(self: "LayerCollection") -> str:
-        return self.layer_table.defaults.of(kind)
+        return self.layer_table.defaults[kind]
 
     return property(get, doc=f"The approximation that `register_{kind}` uses by default.")
 
@@ -105,7 +105,7 @@ def _set_default(kind: str) -> Callable[["LayerCollection", str], None]:
     """Returns the method that sets the approximation that a kind of layer has by default."""
 
     def change(self: "LayerCollection", value: str) -> None:
-        self.layer_table.defaults.set(kind, value)
+        self.layer_table.set_default(kind, value)
 
     change.__doc__ = f"Sets the approximation that `register_{kind}` uses by default."
     change.__name__ = f"set_default_{kind}_approximation"

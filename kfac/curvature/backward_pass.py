@@ -78,7 +78,7 @@ def propagate_back(
       ValueError: No source reaches some of the tensors; the message names them.
     """
     step = read(sample_step)
-    values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
+    values = losses.loss_table.evaluate(mode.target_mode, mode.coeff_mode, step)
     signals = mode.make_signals(losses, step) if mode.make_signals else [Signal(values)]
     targets = [*tensors, *variables]
     all_gradients = []
@@ -239,7 +239,7 @@ def checked_batch_size(batch_size: Scalar, losses: RegisteredLosses) -> Tensor:
         it.
     """
     checks = []
-    for name, entry in losses.losses_by_name.items():
+    for name, entry in losses.loss_table.entries.items():
         message = (
             f"batch_size={batch_size} does not fit to loss {name!r}: the rows of its inputs, over "
             "all towers, are not a multiple. Pass the number of examples in all towers together."

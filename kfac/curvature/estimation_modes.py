@@ -72,7 +72,7 @@ def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
 
     def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         parts = []
-        for entry in losses.losses_by_name.values():
+        for entry in losses.loss_table.entries.values():
             products = [
                 _signs_product(ggn, loss, stateless_seed(entry.source(tower), step))
                 for tower, loss in enumerate(entry.towers)
@@ -99,7 +99,7 @@ def _exact(ggn: bool) -> Callable[..., list[Signal]]:
     def make(losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         del step
         signals = []
-        for name, entry in losses.losses_by_name.items():
+        for name, entry in losses.loss_table.entries.items():
             indices = list(np.ndindex(_columns_shape(ggn, name, entry)))
             starts = _starts(entry)
             for first in range(0, len(indices), COLUMNS):

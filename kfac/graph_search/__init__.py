@@ -5,7 +5,6 @@ Register losses first: layers are looked for between parameters and losses.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
@@ -21,7 +20,7 @@ from kfac.graph_search.records import (
     RecordType,
     ensure_sequence,
 )
-from kfac.graph_search.registration import register_records
+from kfac.graph_search.registration import HasLayers, register_records
 from kfac.registration.report import Decision
 
 __all__ = [
@@ -39,31 +38,13 @@ __all__ = [
 ]
 
 
-class _HasAutoRegistration(Protocol):
-    """A layer collection that can register layers automatically."""
-
-    def auto_register_layers(
-        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
-    ) -> dict[Parameters, FisherBlock]:
-        """Registers layers; see `LayerCollection.auto_register_layers`."""
-
-
 def register_layers(
-    layer_collection: _HasAutoRegistration,
+    layer_collection: HasLayers,
     varlist: Sequence[Variable] | None,
     batch_size: Scalar | None = None,
 ) -> dict[Parameters, FisherBlock]:
-    """Registers the layers of the given parameters; see `LayerCollection.auto_register_layers`.
+    """Registers the layers of the given parameters, and returns the blocks that are new.
 
-    Args:
-      layer_collection: A layer collection with registered losses.
-      varlist: The parameters; None means all trainable variables of the graph.
-      batch_size: Examples in one tower's share of the batch; None means the losses' rows.
-
-    Returns:
-      The blocks that are new, by their parameter or tuple of parameters.
-
-    Raises:
-      ValueError: As in `LayerCollection.auto_register_layers`.
+    Arguments, results and errors are those of `LayerCollection.auto_register_layers`.
     """
     return layer_collection.auto_register_layers(varlist, batch_size)

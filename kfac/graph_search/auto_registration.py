@@ -1,8 +1,7 @@
 """Automatic registration in one layer collection, tower after tower.
 
 No tower is scanned twice: each tower's model function may ask for its own scan, or one call scans
-all.
-Owned by `kfac.layer_collection.LayerCollection`.
+all. Owned by `kfac.layer_collection.LayerCollection`.
 """
 
 from collections.abc import Sequence
@@ -29,26 +28,21 @@ v1 = tf.compat.v1
 
 @final
 class AutoRegistration:
-    """Registers layers by scanning the graph, and remembers which towers were scanned."""
+    """Registers layers by scanning the graph, and remembers which towers were scanned.
+
+    The towers are found from the registered losses.
+
+    Attributes:
+      decisions: Decision about each parameter, taken in the first tower.
+    """
 
     def __init__(self, layers: LayerTable, losses: LossTable) -> None:
-        """Scans nothing yet.
-
-        Args:
-          layers: Layer table to add layers to.
-          losses: Registered losses, from which the towers are found.
-        """
         self._layers = layers
         self._losses = losses
         self._scope = layers.scope
         self._scanned_towers = 0
         self._scanned: frozenset[Parameters] = frozenset()
-        self._decisions: tuple[Decision, ...] = ()
-
-    @property
-    def decisions(self) -> tuple[Decision, ...]:
-        """Decision about each parameter, taken in the first tower."""
-        return self._decisions
+        self.decisions: tuple[Decision, ...] = ()
 
     def register(
         self,
@@ -125,7 +119,7 @@ class AutoRegistration:
         self._scanned_towers += 1
         self._scanned |= set(plan.plans)
         if is_first:
-            self._decisions = tuple(plan.decisions)
+            self.decisions = tuple(plan.decisions)
             warning = warning_text(plan.decisions)
             if warning is not None:
                 logging.get_absl_logger().warning("%s", warning)

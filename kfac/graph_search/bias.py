@@ -14,8 +14,9 @@ from kfac._types import Tensor, Variable
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
 
-ADDITIONS = frozenset({"Add", "AddV2", "BiasAdd"})
-_SAME_NUMBERS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})
+SUMS = frozenset({"Add", "AddV2"})
+ADDITIONS = SUMS | {"BiasAdd"}
+SAME_NUMBERS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})
 
 
 class Biased(NamedTuple):
@@ -53,7 +54,7 @@ def find_bias(
                 return Biased(bias, result if tensor is product else product, (other, result))
             if use.position or not _have_equal_shapes(tensor, result):
                 return None
-        elif use.op.type not in _SAME_NUMBERS or use.position:
+        elif use.op.type not in SAME_NUMBERS or use.position:
             return None
         tensor = result
 

@@ -14,11 +14,8 @@ from kfac.graph_search.bias import find_bias
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
-from kfac.patches.extraction import extent
+from kfac.patches.extraction import DATA_FORMATS, extent
 from kfac.registration.subgraph import Use
-
-_CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
-_CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class _Convolution(NamedTuple):
@@ -40,9 +37,14 @@ class _Convolution(NamedTuple):
         return len(self.strides)
 
     @property
-    def data_format(self) -> str:
-        """Data format in the notation of `tf.nn.convolution`."""
-        return (_CHANNELS_FIRST if self.channels_first else _CHANNELS_LAST)[self.rank]
+    def arguments(self) -> dict[str, Any]:
+        """The tensors, padding and data format, as arguments of a registration."""
+        return {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "padding": self.padding,
+            "data_format": DATA_FORMATS[self.rank][self.channels_first],
+        }
 
     def all_axes(self, entries: tuple[int, ...]) -> tuple[int, ...]:
         """Returns strides or dilations with entries for batch and channels added."""
@@ -54,22 +56,18 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
     convolution = _understood(tower, variable, use)
     if _channels(convolution, use) != static_size(variable, -2):
         raise NotRegistrableError(f"is in {use.op.name!r} with groups of channels")
-    geometry: dict[str, Any] = {
-        "padding": convolution.padding,
-        "data_format": convolution.data_format,
-    }
+    data = convolution.arguments
+    strides, dilations = convolution.strides, convolution.dilations
     if convolution.rank == 2:
         kind = RecordType.conv2d
-        geometry["strides"] = convolution.all_axes(convolution.strides)
-        geometry["dilations"] = convolution.all_axes(convolution.dilations)
+        data |= {"strides": convolution.all_axes(strides)}
+        data |= {"dilations": convolution.all_axes(dilations)}
     else:
         kind = RecordType.convolution
-        geometry["strides"] = convolution.strides
-        geometry["dilation_rate"] = convolution.dilations
+        data |= {"strides": strides, "dilation_rate": dilations}
     found = find_bias(
         tower, convolution.outputs, static_size(variable, -1), convolution.channels_first
     )
-    data = {"inputs": convolution.inputs, "outputs": convolution.outputs, **geometry}
     alone = tower.match(kind, variable, use, data, convolution.inputs, convolution.outputs)
     if found is None:
         return [alone]
@@ -86,12 +84,9 @@ def match_depthwise(tower: Tower, variable: Variable, use: Use) -> list[MatchRec
             f"is in {use.op.name!r}, a depthwise convolution in {convolution.rank} dimension(s)"
         )
     data = {
-        "inputs": convolution.inputs,
-        "outputs": convolution.outputs,
+        **convolution.arguments,
         "strides": convolution.all_axes(convolution.strides),
         "rate": convolution.dilations,
-        "padding": convolution.padding,
-        "data_format": convolution.data_format,
     }
     seen = convolution.inputs, convolution.outputs
     return [tower.match(RecordType.depthwise_conv2d, variable, use, data, *seen)]

@@ -6,11 +6,11 @@ Called by the table of matchers.
 import tensorflow as tf
 
 from kfac._types import Tensor, Variable
+from kfac.graph_search.bias import SAME_NUMBERS
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
 
-_SAME_NUMBERS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
 _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
 
 
@@ -42,6 +42,6 @@ def is_by_row(use: Use) -> bool:
 
 
 def _origin(ids: Tensor) -> Tensor:
-    while ids.op.type in _SAME_NUMBERS:
+    while ids.op.type in SAME_NUMBERS | {"Cast"}:
         ids = ids.op.inputs[0]
     return ids

@@ -13,20 +13,15 @@ from kfac.graph_search.records import (
     MatchRecord,
     Records,
     group,
-    names_of,
     refs,
 )
+from kfac.registration.layer_table import parameter_names
 
 
 def filter_user_registered_records(
     records: Records, user_registered_variables: Collection[Variable]
 ) -> Records:
-    """Removes matches with a parameter that the user has registered.
-
-    Args:
-      records: Matches by parameters.
-      user_registered_variables: Parameters that the user has registered.
-    """
+    """Removes matches with a parameter that the user has registered."""
     taken = frozenset(variable.ref() for variable in user_registered_variables)
     return {key: value for key, value in records.items() if taken.isdisjoint(refs(key))}
 
@@ -36,9 +31,7 @@ def filter_grouped_variable_records(
 ) -> Records:
     """Removes matches that cut through a linked group, or hold a group and further parameters.
 
-    Args:
-      records: Matches by parameters.
-      linked_groups: Parameters that are one layer; see `define_linked_parameters`.
+    Parameters of a group are one layer; see `define_linked_parameters`.
     """
     group_of = {v.ref(): refs(tuple(linked)) for linked in linked_groups for v in linked}
     return {
@@ -49,11 +42,7 @@ def filter_grouped_variable_records(
 
 
 def filter_subgraph_records(records: Records) -> Records:
-    """Removes matches that are a proper part of another match with a common parameter.
-
-    Args:
-      records: Matches by parameters.
-    """
+    """Removes matches that are a proper part of another match with a common parameter."""
     everything = [record for of_key in records.values() for record in of_key]
     by_tensor: dict[object, list[MatchRecord]] = {}
     for record in everything:
@@ -85,14 +74,14 @@ def check_disjoint(records: Records) -> None:
     Raises:
       AmbiguousRegistrationError: One does; the message names it, and the layers.
     """
-    owner: dict[object, tuple[str, ...]] = {}
+    owner: dict[object, str] = {}
     for key in records:
         for ref in refs(key):
-            other = owner.setdefault(ref, names_of(key))
-            if other != names_of(key):
+            other = owner.setdefault(ref, parameter_names(key))
+            if other != parameter_names(key):
                 raise AmbiguousRegistrationError(
-                    f"Cannot register layers automatically: the graph has ({', '.join(other)}) and "
-                    f"({', '.join(names_of(key))}) as layers, which share a parameter. Say which "
+                    f"Cannot register layers automatically: the graph has {other} and "
+                    f"{parameter_names(key)} as layers, which share a parameter. Say which "
                     "parameters belong together with define_linked_parameters, or register one of "
                     "these layers, or register_generic the parameter, before."
                 )

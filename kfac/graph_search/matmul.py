@@ -5,29 +5,19 @@ Called by the table of matchers.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import Tensor, Variable
 from kfac.graph_search.bias import find_bias
+from kfac.graph_search.plans import TensorSource
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.subgraph import Use
 
 v1 = tf.compat.v1
-
-
-class _Inputs(NamedTuple):
-    """The inputs of a layer [..., inputs], or a function that makes them.
-
-    `leading` are the static sizes of the axes other than inputs; None where unknown.
-    """
-
-    tensor: Tensor | Callable[[], Tensor]
-    leading: list[int | None]
 
 
 def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
@@ -45,8 +35,7 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
     _check_inputs(tower, taken, use)
     if not flips_inputs:
         inputs = _before_folding(taken, use.value)
-        leading = inputs.shape.as_list()[:-1]
-        return _records(tower, variable, use, _Inputs(inputs, leading))
+        return _records(tower, variable, use, inputs, inputs.shape.as_list()[:-1])
     if taken.shape.rank != 2:
         raise NotRegistrableError(f"has inputs in {op.name!r} that are transposed")
 
@@ -54,7 +43,7 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
         with v1.device(taken.device):
             return tf.transpose(taken)
 
-    return _records(tower, variable, use, _Inputs(flipped, taken.shape.as_list()[1:]))
+    return _records(tower, variable, use, flipped, taken.shape.as_list()[1:])
 
 
 def match_transposed(tower: Tower, variable: Variable, use: Use, product: Use) -> list[MatchRecord]:
@@ -123,14 +112,14 @@ def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     _check_inputs(tower, taken, use)
     leading = taken.shape.as_list()[:-axes]
     if axes == 1:
-        return _records(tower, variable, use, _Inputs(taken, leading), fitting[0])
+        return _records(tower, variable, use, taken, leading, fitting[0])
     size = use.value.shape[:axes].num_elements()
 
     def folded() -> Tensor:
         with v1.device(taken.device):
             return tf.reshape(taken, [-1, size])
 
-    return _records(tower, variable, use, _Inputs(folded, leading), fitting[0])
+    return _records(tower, variable, use, folded, leading, fitting[0])
 
 
 def _check_inputs(tower: Tower, inputs: Tensor, use: Use) -> None:
@@ -156,15 +145,21 @@ def _is_dense(inputs: str, weight: str, result: str, axes: int) -> bool:
 
 
 def _records(
-    tower: Tower, variable: Variable, use: Use, inputs: _Inputs, axes: int = 1
+    tower: Tower,
+    variable: Variable,
+    use: Use,
+    inputs: TensorSource,
+    leading: Sequence[int | None],
+    axes: int = 1,
 ) -> list[MatchRecord]:
     """Returns the layer without a bias and, if a bias follows, the layer with it.
 
-    `axes` is the number of axes of outputs at the end of the weight, as the op takes it.
+    The inputs are [..., inputs], with axes of the sizes `leading` before those of inputs. `axes` is
+    the number of axes of outputs at the end of the weight, as the op takes it.
     """
     op, product = use.op, use.op.outputs[0]
     outputs = use.value.shape[-axes:].num_elements()
-    data = {"inputs": inputs.tensor, "leading": inputs.leading, "outputs": product}
+    data = {"inputs": inputs, "leading": leading, "outputs": product}
     data |= tower.sharing_of(variable)
     alone = tower.match(RecordType.fully_connected, variable, use, data)
     is_whole = static_size(variable, -1) == outputs

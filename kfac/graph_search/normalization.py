@@ -16,14 +16,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
+from kfac.graph_search.bias import ADDITIONS, SUMS
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, with_part
 from kfac.graph_search.tower import Tower
 from kfac.linalg.shared import shared_constant
 from kfac.registration.subgraph import Use
 
 v1 = tf.compat.v1
-
-_SUMS = frozenset({"Add", "AddV2"})
 
 
 class _Affine(NamedTuple):
@@ -92,7 +91,7 @@ def _scales_examples(tower: Tower, x: Tensor, product: Tensor) -> bool:
 
 def _shifted(tower: Tower, inputs: Tensor | Callable[[], Tensor], product: Tensor) -> _Affine:
     use = tower.only_consumer(product)
-    if use is not None and use.op.type in {*_SUMS, "BiasAdd"}:
+    if use is not None and use.op.type in ADDITIONS:
         result, other = use.op.outputs[0], use.op.inputs[1 - use.position]
         shift = tower.variable_of(other)
         if shift is not None and _broadcasts(shift, other, result):
@@ -107,7 +106,7 @@ def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
         return None
     for of_x, of_mean in (taken, taken[::-1]):
         to_sum, ends = tower.only_consumer(of_x.op.outputs[0]), _shifted_mean(tower, of_mean)
-        if to_sum is None or to_sum.op.type not in _SUMS or ends is None:
+        if to_sum is None or to_sum.op.type not in SUMS or ends is None:
             continue
         if to_sum.op.inputs[1 - to_sum.position] is not ends.offset:
             continue
@@ -136,7 +135,7 @@ def _shifted_mean(tower: Tower, of_mean: Use) -> _Offset | None:
     use = tower.only_consumer(product)
     if use is None:
         return None
-    is_sum = use.op.type in _SUMS if is_negative else use.op.type == "Sub" and use.position == 1
+    is_sum = use.op.type in SUMS if is_negative else use.op.type == "Sub" and use.position == 1
     if not is_sum:
         return None
     other, offset = use.op.inputs[1 - use.position], use.op.outputs[0]

@@ -6,12 +6,11 @@ in a layer table. Made by `kfac.graph_search.registration` and by the scanner.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.registration.dense_layers import register_generic
 from kfac.registration.layer_table import LayerTable
 
 v1 = tf.compat.v1
@@ -79,12 +78,13 @@ def _folded(tensor: Tensor, size: int | None) -> Tensor:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class LayerPlan:
+class Plan:
     """A layer, with all arguments of the function that registers it, such as `register_conv2d`.
 
     Inputs and outputs are those in each place where the layer is applied. `settings` are the other
     arguments, such as the geometry of a convolution. `num_uses`, of functions that ask for it,
     counts the uses in all places together; `masks`, of such functions, are those of all places.
+    A parameter that belongs to no known layer has no places.
     """
 
     function: Callable[..., None]
@@ -101,26 +101,10 @@ class LayerPlan:
         arguments = dict(self.settings)
         for name, sources in (("inputs", self.inputs), ("outputs", self.outputs)):
             found = [tensors.get(source) for source in sources]
-            arguments[name] = found if len(found) > 1 else found[0]
+            if found:
+                arguments[name] = found if len(found) > 1 else found[0]
         if self.masks:
             arguments["mask"] = [tensors.get(mask) for mask in self.masks if mask is not None]
         if self.num_uses is not None:
             arguments["num_uses"] = tensors.count(self.num_uses)
         self.function(layers, params, reuse=reuse, **arguments)
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class GenericPlan:
-    """A parameter that belongs to no known layer."""
-
-    batch_size: Scalar
-
-    def register(
-        self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
-    ) -> None:
-        """Registers the parameter, or one more tower of it."""
-        register_generic(layers, params, self.batch_size, reuse=reuse)
-
-
-Plan: TypeAlias = LayerPlan | GenericPlan

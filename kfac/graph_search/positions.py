@@ -16,6 +16,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
+from kfac.graph_search.bias import SAME_NUMBERS, SUMS
 from kfac.graph_search.embedding import is_by_row
 from kfac.graph_search.records import MatchRecord, RecordType
 from kfac.graph_search.tower import Tower
@@ -26,9 +27,7 @@ v1 = tf.compat.v1
 _LOOKUPS = frozenset({"Gather", "GatherV2", "ResourceGather"})
 _SLICES = frozenset({"Slice", "StridedSlice"})
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-_SAME_ROWS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})
-_SUMS = frozenset({"Add", "AddV2"})
-_REPEATS = _SUMS | {"BroadcastTo", "Tile"}
+_REPEATS = SUMS | {"BroadcastTo", "Tile"}
 """Types of ops that repeat a table for each example, as they broadcast it."""
 
 
@@ -42,7 +41,7 @@ def match_position(tower: Tower, variable: Variable, use: Use) -> list[MatchReco
     rows: Use | None = use
     if use.op.type in _LOOKUPS | _SLICES:
         rows = tower.only_consumer(use.op.outputs[0])
-    while rows is not None and rows.op.type in _SAME_ROWS:
+    while rows is not None and rows.op.type in SAME_NUMBERS:
         rows = tower.only_consumer(rows.op.outputs[0])
     if rows is None or not _is_repeated(tower, rows, variable):
         return []
@@ -88,7 +87,7 @@ def _sliced(op: Operation, table: Tensor) -> Tensor:
 def _is_repeated(tower: Tower, use: Use, variable: Variable) -> bool:
     """Returns True if an op has the same rows of the table for each example of its output."""
     table, outputs = use.value, use.op.outputs[0]
-    if use.op.type not in _REPEATS or (use.position and use.op.type not in _SUMS):
+    if use.op.type not in _REPEATS or (use.position and use.op.type not in SUMS):
         return False
     if table.shape.rank is None or outputs.shape.rank is None:
         return False
@@ -100,6 +99,6 @@ def _is_repeated(tower: Tower, use: Use, variable: Variable) -> bool:
         and len(repeated) == 3
         and repeated[1:] == sizes
         and sizes[-1] == variable.shape[-1]
-        and not (use.op.type in _SUMS and tower.is_of_variables(outputs))
+        and not (use.op.type in SUMS and tower.is_of_variables(outputs))
         and tower.is_by_example(outputs)
     )

@@ -68,18 +68,13 @@ def ensure_sequence(value: Any) -> Any:
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
-def names_of(params: Parameters) -> tuple[str, ...]:
-    """Returns the names of parameters, as messages show them."""
-    return tuple(name_of(param) for param in as_tuple(params))
-
-
 def place_of(params: Parameters) -> tuple[Any, ...]:
     """Returns the key by which parameters are sorted: their names, with numbers by size.
 
     So `dense_9` comes before `dense_10`, as `dense_1` before `dense_2`. Processes of a job, and
     another life of one, number the layers of Keras from where they are, and sort them alike.
     """
-    texts = (re.split(r"(\d+)", name) for name in names_of(params))
+    texts = (re.split(r"(\d+)", name) for name in map(name_of, as_tuple(params)))
     return tuple(
         tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
         for parts in texts

@@ -8,13 +8,12 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kfac._types import Parameters, Scalar
+from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.graph_search.layer_uses import Batch, Place, has_unknown_uses, uses_by_place
 from kfac.graph_search.plans import (
     CountedUses,
     Folded,
-    LayerPlan,
     Plan,
     PlannedTensors,
 )
@@ -23,7 +22,6 @@ from kfac.graph_search.records import (
     NotRegistrableError,
     Records,
     RecordType,
-    names_of,
     place_of,
 )
 from kfac.graph_search.weight_sharing import plan_shared, plan_tied
@@ -34,16 +32,19 @@ from kfac.registration.convolutions import (
     register_depthwise_conv2d,
 )
 from kfac.registration.dense_layers import register_fully_connected, register_fully_connected_multi
-from kfac.registration.layer_table import LayerTable
+from kfac.registration.layer_table import LayerTable, parameter_names
 from kfac.registration.scale_shift import register_scale_and_shift
 
 
 class HasLayers(Protocol):
-    """A layer collection that matches can be registered in."""
+    """A layer collection that layers can be registered in."""
 
-    @property
-    def layer_table(self) -> LayerTable:
-        """The layers."""
+    layer_table: LayerTable
+
+    def auto_register_layers(
+        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+    ) -> dict[Parameters, FisherBlock]:
+        """Registers layers; see `LayerCollection.auto_register_layers`."""
 
 
 def register_records(
@@ -95,12 +96,11 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
         why.
     """
     kinds = {record.record_type for record in records}
-    name = ", ".join(names_of(params))
     if RecordType.tied in kinds:
         return plan_tied(records, batch.static)
     if len(kinds) > 1:
         raise ValueError(
-            f"Cannot register ({name}) automatically: mixed record types, namely "
+            f"Cannot register {parameter_names(params)} automatically: mixed record types, namely "
             f"{', '.join(sorted(kind.value for kind in kinds))}. A parameter can be used in one "
             "kind of layer only; register_generic it before."
         )
@@ -123,10 +123,10 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
     outputs = [record.data["outputs"] for record in records]
     settings = {"dense_inputs": not is_embedding}
     if len(records) == 1 and uses == 1 and outputs[0].shape.rank <= 2:
-        return LayerPlan(register_fully_connected, inputs, outputs, settings)
+        return Plan(register_fully_connected, inputs, outputs, settings)
     unordered = any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses)
     settings["unordered"] = unordered
-    return LayerPlan(register_fully_connected_multi, inputs, outputs, settings, uses)
+    return Plan(register_fully_connected_multi, inputs, outputs, settings, uses)
 
 
 def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
@@ -180,12 +180,12 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
             "an unknown number of images"
         )
     inputs, outputs = ([r.data[name] for r in records] for name in ("inputs", "outputs"))
-    return LayerPlan(register_conv2d_multi, inputs, outputs, geometries[0], sum(uses))
+    return Plan(register_conv2d_multi, inputs, outputs, geometries[0], sum(uses))
 
 
-def _single(function: Callable[..., None], record: MatchRecord) -> LayerPlan:
+def _single(function: Callable[..., None], record: MatchRecord) -> Plan:
     inputs, outputs = record.data["inputs"], record.data["outputs"]
-    return LayerPlan(function, [inputs], [outputs], _settings(record))
+    return Plan(function, [inputs], [outputs], _settings(record))
 
 
 def _settings(record: MatchRecord) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: 
         raise NotRegistrableError(f"scales and shifts {len(records)} tensors")
     if len(records) > 1:
         raise ValueError(
-            f"Cannot register ({', '.join(names_of(params))}) automatically: it scales and shifts "
+            f"Cannot register {parameter_names(params)} automatically: it scales and shifts "
             f"{len(records)} tensors. A scale can be applied only once; register_generic its "
             "parameters before."
         )

@@ -18,7 +18,7 @@ from kfac.graph_search.filtering import (
 )
 from kfac.graph_search.known_layers import Matches, find_matches
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.plans import GenericPlan, Plan
+from kfac.graph_search.plans import Plan
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
     MatchRecord,
@@ -31,6 +31,8 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
+from kfac.registration.dense_layers import register_generic
+from kfac.registration.layer_table import parameter_names
 from kfac.registration.report import Decision
 from kfac.variables import name_of
 
@@ -166,12 +168,11 @@ def _check_linked(
         is_lost = members not in done and members & here and not members & taken
         if is_lost and len(members) > 1:
             group_of = sorted(linked, key=name_of)
-            names = ", ".join(name_of(v) for v in group_of)
             why = "; ".join(f"{name_of(v)} {reasons[v.ref()]}" for v in group_of if v.ref() in here)
             raise ValueError(
-                f"Cannot register layers automatically: linked group ({names}) was not matched as "
-                f"one layer: {why}. Link exactly the parameters of one layer, or register it by "
-                "hand."
+                f"Cannot register layers automatically: linked group {parameter_names(group_of)} "
+                f"was not matched as one layer: {why}. Link exactly the parameters of one layer, "
+                "or register it by hand."
             )
 
 
@@ -202,4 +203,5 @@ def _generic(
             f"generic, because it {reasons[first.ref()]}; and the number of examples is unknown, "
             "because the losses have different numbers of rows. Pass batch_size."
         )
-    return {v: GenericPlan(batch.size) for v in variables}
+    plan = Plan(register_generic, (), (), {"batch_size": batch.size})
+    return dict.fromkeys(variables, plan)

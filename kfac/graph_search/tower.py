@@ -59,15 +59,11 @@ class Tower:
 
     def uses(self, variable: Variable) -> list[Use]:
         """Returns the uses of a parameter, in the order in which the graph was built."""
-        return sorted(self._uses[variable.ref()], key=lambda use: self.order(use.op))
+        return sorted(self._uses[variable.ref()], key=lambda use: self._order[use.op])
 
     def variable_of(self, tensor: Tensor) -> Variable | None:
         """Returns the parameter that a tensor is a copy of, or None."""
         return self._owners.get(tensor.ref())
-
-    def order(self, op: Operation) -> int:
-        """Returns the position of an op in the graph."""
-        return self._order[op]
 
     def match(
         self,
@@ -83,7 +79,7 @@ class Tower:
         """
         op = use.op
         seen = (*handles_of(variable), use.value, op.outputs[0], *tensors)
-        return MatchRecord(kind, variable, seen, data, self.order(op), f"{op.type} {op.name!r}")
+        return MatchRecord(kind, variable, seen, data, self._order[op], f"{op.type} {op.name!r}")
 
     def only_consumer(self, tensor: Tensor) -> Use | None:
         """Returns the only use of a tensor; None if it has none, several, or is used by a loss."""

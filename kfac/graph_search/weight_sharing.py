@@ -11,11 +11,11 @@ from typing import Any, final
 import tensorflow as tf
 
 from kfac._types import Parameters, Tensor, Variable
-from kfac.graph_search.plans import LayerPlan, TensorSource
-from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType, names_of
+from kfac.graph_search.plans import Plan, TensorSource
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.loss_functions.base import LossFunction
 from kfac.registration.approximations import APPROX_KRONECKER_REDUCE_NAME, SHARING
-from kfac.registration.layer_table import LayerTable
+from kfac.registration.layer_table import LayerTable, parameter_names
 from kfac.registration.weight_sharing import register_positionwise, register_tied_embedding
 
 v1 = tf.compat.v1
@@ -53,7 +53,7 @@ class Sharing:
             for group, approx in self._layers.linked_parameters.items()
             if approx is not None and any(p.ref() == variable.ref() for p in group)
         ]
-        chosen = (*linked, self._layers.defaults.of("fully_connected_multi"))[0]
+        chosen = (*linked, self._layers.defaults["fully_connected_multi"])[0]
         return {"sharing": chosen, "mask": self._mask} if chosen in SHARING else {}
 
 
@@ -79,7 +79,7 @@ def counted_positions(losses: Sequence[LossFunction]) -> Tensor | None:
 
 def plan_shared(
     params: Parameters, records: Sequence[MatchRecord], examples: int | None, is_embedding: bool
-) -> LayerPlan | None:
+) -> Plan | None:
     """Returns the plan of a layer that is registered along positions, or None.
 
     None is for layers that any other plan registers as well: by "kron_expand" without a mask, or of
@@ -92,36 +92,32 @@ def plan_shared(
     approx = records[0].data.get("sharing")
     if approx is None:
         return None
-    leading = [list(record.data["leading"]) for record in records]
-    masks = [_mask_of(record, sizes) for record, sizes in zip(records, leading, strict=True)]
+    first, *others = (record.data["leading"] for record in records)
+    masks = [_mask_of(record) for record in records]
     is_masked = all(mask is not None for mask in masks)
-    is_single = len(records) == 1 and len(leading[0]) == 1 and leading[0][0] in {None, examples}
+    is_single = not others and len(first) == 1 and first[0] in {None, examples}
     has_several_axes = bool(records[0].data.get("output_axes"))
     needs = (approx == APPROX_KRONECKER_REDUCE_NAME and not is_single) or has_several_axes
     if not needs and not is_masked:
         return None
-    unclear = [
-        r for r, sizes in zip(records, leading, strict=True) if not _is_first(sizes, examples)
-    ]
+    unclear = [record for record in records if not _is_first(record.data["leading"], examples)]
     if unclear:
         if not needs:
             return None
         raise ValueError(
-            f"Cannot register ({', '.join(names_of(params))}) automatically with {approx=}: it is "
+            f"Cannot register {parameter_names(params)} automatically with {approx=}: it is "
             f"applied in {unclear[0].description} to inputs with the axes "
             f"{unclear[0].data['leading']} before the features, and there are {examples} examples. "
             "The first axis must be that of examples, and one size at most unknown. Use "
             "'kron_expand', or register the layer by hand with register_positionwise."
         )
-    inputs = [_unfolded(r, s, is_embedding) for r, s in zip(records, leading, strict=True)]
+    inputs = [_unfolded(record, is_embedding) for record in records]
     outputs = [record.data["outputs"] for record in records]
     settings = {"dense_inputs": not is_embedding, "approx": approx}
-    return LayerPlan(
-        register_positionwise, inputs, outputs, settings, masks=masks if is_masked else ()
-    )
+    return Plan(register_positionwise, inputs, outputs, settings, masks=masks if is_masked else ())
 
 
-def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> LayerPlan:
+def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> Plan:
     """Returns the plan of an embedding whose table is the weight of the output layer, too.
 
     Raises:
@@ -142,7 +138,7 @@ def plan_tied(records: Sequence[MatchRecord], examples: int | None) -> LayerPlan
         )
     both = lookup, product
     inputs, outputs = ([record.data[name] for record in both] for name in ("inputs", "outputs"))
-    return LayerPlan(register_tied_embedding, inputs, outputs, {})
+    return Plan(register_tied_embedding, inputs, outputs, {})
 
 
 def _is_first(leading: Sequence[int | None], examples: int | None) -> bool:
@@ -153,9 +149,9 @@ def _is_first(leading: Sequence[int | None], examples: int | None) -> bool:
     return first is None or None not in positions
 
 
-def _mask_of(record: MatchRecord, leading: Sequence[int | None]) -> TensorSource | None:
+def _mask_of(record: MatchRecord) -> TensorSource | None:
     """Returns the mask of a layer's positions, if they can be those that the mask is of."""
-    mask: Tensor | None = record.data["mask"]
+    leading, mask = record.data["leading"], record.data["mask"]
     if mask is None or len(leading) < 2 or not mask.shape.is_compatible_with(leading):
         return None
     known = zip(mask.shape.as_list()[1:], leading[1:], strict=True)
@@ -174,11 +170,9 @@ def _mask_of(record: MatchRecord, leading: Sequence[int | None]) -> TensorSource
     return where_equal
 
 
-def _unfolded(
-    record: MatchRecord, leading: Sequence[int | None], is_embedding: bool
-) -> TensorSource:
+def _unfolded(record: MatchRecord, is_embedding: bool) -> TensorSource:
     """Returns inputs with all their axes of examples and positions."""
-    source: TensorSource = record.data["inputs"]
+    source, leading = record.data["inputs"], record.data["leading"]
     features = int(not is_embedding)
     if not callable(source) and source.shape.rank == len(leading) + features:
         return source

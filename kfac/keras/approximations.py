@@ -6,7 +6,7 @@ A layer is found by its name in the paths of its variables, or by its class in t
 the step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -106,22 +106,20 @@ def check_approximations(
 def _set_defaults(layers: LayerCollection, approximation: str) -> None:
     for kind, accepted in ACCEPTED.items():
         if approximation in accepted:
-            layers.layer_table.defaults.set(kind, approximation)
+            layers.layer_table.set_default(kind, approximation)
 
 
 def _groups(key: str | type, variables: Sequence[Variable], model: Any) -> list[list[Variable]]:
     """Returns the variables of the layers of a name or class, grouped as K-FAC's layers."""
-    if isinstance(key, str):
-        chosen = [v for v in variables if key in name_of(v).split("/")[:-1]]
-        if not chosen and model is not None:
-            chosen = _of_class(key, variables, model)
-    else:
+    is_name = isinstance(key, str)
+    chosen = [v for v in variables if is_name and key in name_of(v).split("/")[:-1]]
+    if not chosen and not (is_name and model is None):
         chosen = _of_class(key, variables, model)
     if not chosen:
         names = ", ".join(sorted({name_of(v).rpartition("/")[0] for v in variables}))
         raise ValueError(
             f"Cannot set up K-FAC: fisher_approx names {key!r}, and no layer with trained "
-            f"variables has that {'name' if isinstance(key, str) else 'class'}. The layers are "
+            f"variables has that {'name' if is_name else 'class'}. The layers are "
             f"{names}."
         )
     return list(_grouped(chosen).values())
@@ -134,9 +132,11 @@ def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> lis
             "not known here. Pass it as model, or name the layers."
         )
     strategy = tf.distribute.get_strategy()
+    inner = getattr(model, "_flatten_layers", None)
+    layers = [model, *(inner(include_self=False, recursive=True) if inner else ())]
     handles = {
         id(components(strategy, variable)[0].handle)
-        for layer in _flattened([model])
+        for layer in layers
         if _is_a(layer, key)
         for variable in layer.trainable_variables
     }
@@ -145,18 +145,6 @@ def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> lis
 
 def _is_a(layer: Any, key: str | type) -> bool:
     return type(layer).__name__ == key if isinstance(key, str) else isinstance(layer, key)
-
-
-def _flattened(layers: Iterable[Any]) -> list[Any]:
-    """Returns layers and all the layers in them."""
-    found, waiting = [], list(layers)
-    while waiting:
-        layer = waiting.pop()
-        found.append(layer)
-        inner = getattr(layer, "_flatten_layers", None)
-        if inner is not None:
-            found += inner(include_self=False, recursive=True)
-    return found
 
 
 def _grouped(variables: Sequence[Variable]) -> dict[tuple[str, str], list[Variable]]:

@@ -63,10 +63,7 @@ def step_of(
 ) -> Callable[[GradsAndVars], Operation]:
     """Returns the function by which K-FAC's step has the given optimizer make its own.
 
-    Args:
-      apply: Makes the step in a replica.
-      strategy: The strategy. The step is made in its cross-replica context.
-      variables: Keras' variables, in the order of the pairs that the function will be given.
+    It is called in the strategy's cross-replica context, with pairs in the order of the variables.
     """
 
     def apply_gradients(pairs: GradsAndVars) -> Operation:

@@ -6,6 +6,7 @@ The derivative of the loss with respect to that op is the weight of each example
 program makes it of. Called by the step.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,10 +60,11 @@ ACCEPTED = (
 
 
 class FoundLoss(NamedTuple):
-    """A −log p of targets in the graph, of kind "categorical", "onehot", "bernoulli" or "normal".
+    """A −log p of targets in the graph, of a distribution that a layer collection registers.
 
-    `predicted` are logits, or the mean of the normal distribution; targets are as the loss of that
-    kind takes them. `value` is `factor` times −log p.
+    Its kind is "categorical", "onehot_categorical", "multi_bernoulli" or "normal". `predicted` are
+    logits, or the mean of the normal distribution; targets are as the loss of that kind takes them.
+    `value` is `factor` times −log p.
     """
 
     kind: str
@@ -216,7 +218,7 @@ def _softmax(op: Operation, depends: _Depends) -> FoundLoss | None:
     """Matches the ops of softmax cross entropy."""
     kinds = {
         "SparseSoftmaxCrossEntropyWithLogits": "categorical",
-        "SoftmaxCrossEntropyWithLogits": "onehot",
+        "SoftmaxCrossEntropyWithLogits": "onehot_categorical",
     }
     if op.type not in kinds or depends(op.inputs[1]):
         return None
@@ -258,7 +260,7 @@ def _sigmoid(op: Operation, depends: _Depends) -> FoundLoss | None:
         return None
     for logits, targets in (product.op.inputs, tuple(product.op.inputs)[::-1]):
         if any(taken is logits for taken in linear.op.inputs) and not depends(targets):
-            return FoundLoss("bernoulli", logits, targets, op.outputs[0])
+            return FoundLoss("multi_bernoulli", logits, targets, op.outputs[0])
     return None
 
 
@@ -273,7 +275,7 @@ def _bernoulli(op: Operation, depends: _Depends) -> FoundLoss | None:
     if not is_complement:
         return None
     logits = tf.math.log(p) - tf.math.log1p(-p)
-    return FoundLoss("bernoulli", logits, targets, op.outputs[0], -1.0)
+    return FoundLoss("multi_bernoulli", logits, targets, op.outputs[0], -1.0)
 
 
 def _categorical(op: Operation, depends: _Depends) -> FoundLoss | None:
@@ -290,7 +292,7 @@ def _categorical(op: Operation, depends: _Depends) -> FoundLoss | None:
     ):
         return None
     targets, p = term
-    return FoundLoss("onehot", tf.math.log(p), targets, op.outputs[0], -1.0)
+    return FoundLoss("onehot_categorical", tf.math.log(p), targets, op.outputs[0], -1.0)
 
 
 def _inputs(op: Operation, types: set[str]) -> list[Tensor]:
@@ -299,14 +301,10 @@ def _inputs(op: Operation, types: set[str]) -> list[Tensor]:
 
 def _weighted_log(tensor: Tensor, depends: _Depends) -> tuple[Tensor, Tensor] | None:
     """Returns (z, p) of a product z∘log p, or None."""
-    for log, targets in _pairs(_inputs(tensor.op, {"Mul"})):
+    for log, targets in itertools.permutations(_inputs(tensor.op, {"Mul"}), 2):
         if log.op.type == "Log" and depends(log) and not depends(targets):
             return targets, log.op.inputs[0]
     return None
-
-
-def _pairs(both: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [(both[0], both[1]), (both[1], both[0])] if len(both) == 2 else []
 
 
 _MATCHERS = (_softmax, _squared_error, _sigmoid, _bernoulli, _categorical)
@@ -320,23 +318,15 @@ def _register(
 ) -> None:
     predicted, kind = found.predicted, found.kind
     targets = found.targets
-    if kind in {"categorical", "onehot"}:
+    if kind in {"categorical", "onehot_categorical"}:
         leading = tf.shape(predicted)[:-1]
         weights = _shaped(weights, leading, predicted.shape[:-1])
         if kind == "categorical":
             targets = _shaped(targets, leading, predicted.shape[:-1])
         else:
             targets = _shaped(targets, tf.shape(predicted), predicted.shape)
-    function: Any = getattr(layers, _METHODS[kind])
+    function: Any = getattr(layers, f"register_{kind}_predictive_distribution")
     function(predicted, targets=targets, weights=weights, **options)
-
-
-_METHODS = {
-    "bernoulli": "register_multi_bernoulli_predictive_distribution",
-    "categorical": "register_categorical_predictive_distribution",
-    "normal": "register_squared_error_loss",
-    "onehot": "register_onehot_categorical_predictive_distribution",
-}
 
 
 def _weights(found: FoundLoss, loss: Tensor, batch_size: Scalar | None, towers: int) -> Tensor:

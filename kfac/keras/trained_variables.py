@@ -52,7 +52,7 @@ class TrainedVariables:
         """
         # Keras builds the optimizer of a model in a .h5 file for no variables.
         known = self._begun or self._built or _by_handle(variables)
-        names = [_path(v) for key, v in _with_handles(variables) if id(key) not in known]
+        names = [path_of(v) for key, v in _with_handles(variables) if id(key) not in known]
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise ValueError(
@@ -117,5 +117,6 @@ def _by_handle(variables: Iterable[Variable]) -> dict[int, Any]:
     return {id(handle): handle for handle, _ in _with_handles(variables)}
 
 
-def _path(variable: Variable) -> str:
+def path_of(variable: Variable) -> str:
+    """Returns the path of a variable of any Keras, such as "dense/kernel"."""
     return str(getattr(variable, "path", None) or variable.name).partition(":")[0]

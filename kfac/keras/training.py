@@ -13,7 +13,7 @@ import tensorflow as tf
 from kfac._types import Graph, Scalar, Tensor, Variable
 from kfac.keras.given_optimizer import ApplyGiven, step_of
 from kfac.keras.step import Batch, Hyperparameters, StepSettings, build_step, check_settings
-from kfac.keras.trained_variables import TrainedVariables, components
+from kfac.keras.trained_variables import TrainedVariables, components, path_of
 from kfac.keras.user_lines import warn
 from kfac.keras.variable_store import VariableStore
 from kfac.variables import CapturedVariable, name_of
@@ -234,7 +234,7 @@ def captured_variables(
     captured: list[CapturedVariable] = []
     taken: set[str] = set()
     for variable in variables:
-        path = getattr(variable, "path", None) or variable.name.partition(":")[0]
+        path = path_of(variable)
         numbered = (f"{path}_{number}" for number in range(1, len(taken) + 1))
         name = path if path not in taken else next(n for n in numbered if n not in taken)
         taken.add(name)

@@ -32,11 +32,15 @@ def make_at_once(next_creator: Callable[..., Variable], **arguments: Any) -> Var
 
 @typing.final
 class VariableStore:
-    """Variables by name, each made by a function that makes what the optimizer keeps."""
+    """Variables by name, each made by a function that makes what the optimizer keeps.
+
+    Attributes:
+      variables: Those that were made.
+    """
 
     def __init__(self, make: MakeVariable) -> None:
         self._make = make
-        self._variables: dict[str, Variable] = {}
+        self.variables: dict[str, Variable] = {}
         self._loaded: dict[str, np.ndarray] = {}
         self._is_making = False
         self._paths: tuple[str, ...] = ()
@@ -57,19 +61,14 @@ class VariableStore:
         rest = name.removeprefix(f"kfac/{owner}/").replace("/", ".")
         return f"kfac.{self._paths.index(owner)}.{rest}"
 
-    @property
-    def variables(self) -> Mapping[str, Variable]:
-        """The variables that were made, by name."""
-        return self._variables
-
     def values(self) -> dict[str, np.ndarray]:
         """Returns the values of all variables, and those that wait for a variable, by key."""
-        made = {self._key(name): variable.numpy() for name, variable in self._variables.items()}
+        made = {self._key(name): variable.numpy() for name, variable in self.variables.items()}
         return {**self._loaded, **made}
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         """Sets variables, by key, now or when they are made."""
-        made = {self._key(name): variable for name, variable in self._variables.items()}
+        made = {self._key(name): variable for name, variable in self.variables.items()}
         for key, value in values.items():
             if key in made:
                 made[key].assign(value)
@@ -91,14 +90,14 @@ class VariableStore:
         if self._is_making:
             return make_at_once(next_creator, **arguments)
         name, first = arguments["name"], arguments["initial_value"]
-        if name not in self._variables:
+        if name not in self.variables:
             self._is_making = True
             try:
                 with tf.init_scope():
-                    self._variables[name] = self._made(name, first)
+                    self.variables[name] = self._made(name, first)
             finally:
                 self._is_making = False
-        return self._variables[name]
+        return self.variables[name]
 
     def _made(self, name: str, first: Callable[[], Tensor]) -> Variable:
         value = self._loaded.pop(self._key(name), None)

@@ -42,6 +42,8 @@ class LossFunction(abc.ABC):
     Attributes:
       inputs: The parameters of the distribution, the model's outputs.
       name: Name of the loss, the same in all towers.
+      targets: The observed targets, or None if only samples will be needed.
+      weights: [examples], or with more of the leading axes of the inputs; None means 1.
     """
 
     _has_natural_parameters: ClassVar[bool] = True
@@ -60,29 +62,14 @@ class LossFunction(abc.ABC):
     ) -> None:
         """Keeps its arguments; shapes are checked when ops are built.
 
-        Args:
-          inputs: Parameters of the distribution.
-          targets: Observed targets, or None if only samples will be needed.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: [examples] or with more of the leading axes of the inputs; None means 1.
+        `seed` is that of `evaluate_on_sample`; None means the graph's seed, if it has one.
         """
         self.inputs = inputs
         self.name = name
         self._first_input = tf.nest.flatten(inputs)[0]
-        self._targets = targets
+        self.targets = targets
+        self.weights = weights
         self._seed = seed
-        self._weights = weights
-
-    @property
-    def targets(self) -> Tensor | None:
-        """The observed targets, or None."""
-        return self._targets
-
-    @property
-    def weights(self) -> Tensor | None:
-        """The weights of examples, or None."""
-        return self._weights
 
     @property
     def params(self) -> Inputs:
@@ -144,12 +131,12 @@ class LossFunction(abc.ABC):
         Raises:
           ValueError: The loss was registered without targets, or their shape does not fit.
         """
-        if self._targets is None:
+        if self.targets is None:
             raise ValueError(
                 f"Cannot evaluate loss {self.name!r} on data: it has no targets. Register it with "
                 "targets=..., or use estimation_mode='gradients', which samples them."
             )
-        losses = self._negative_log_probabilities(tf.stop_gradient(self._targets))
+        losses = self._negative_log_probabilities(tf.stop_gradient(self.targets))
         return tf.reduce_sum(self._weighted(losses, root_weights))
 
     def evaluate_on_sample(self, seed: Seed = None, root_weights: bool = False) -> Tensor:
@@ -169,7 +156,7 @@ class LossFunction(abc.ABC):
 
     def _weighted(self, values: Inputs, root: bool) -> Inputs:
         """Multiplies values shaped as the inputs by the weights or their roots."""
-        if self._weights is None:
+        if self.weights is None:
             return values
         weights = tf.cast(self._expanded_weights(), self.dtype)
         weights = tf.sqrt(weights) if root else weights
@@ -177,7 +164,7 @@ class LossFunction(abc.ABC):
 
     def _expanded_weights(self) -> Tensor:
         """Returns the weights with axes of size 1 appended up to the rank of the inputs."""
-        weights = tf.convert_to_tensor(self._weights)
+        weights = tf.convert_to_tensor(self.weights)
         rank, given = self._first_input.shape.rank, weights.shape.rank
         if rank is None or given is None or given > rank - self._event_axes:
             raise ValueError(
@@ -254,10 +241,8 @@ class LossFunction(abc.ABC):
                 f"loss {self.name!r}: vectors of an example have shape {sizes}. The index must "
                 "have as many entries, and the shape must be static: set it with set_shape."
             )
-        for index, (size, position) in (
-            (i, p) for i in indices for p in zip(sizes, i, strict=True)
-        ):
-            if not 0 <= position < size:
+        for index in indices:
+            if not all(0 <= at < size for at, size in zip(index, sizes, strict=True)):
                 raise ValueError(
                     f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
                     f"{self.name!r}: vectors of an example have shape {sizes}. Positions count "

@@ -23,7 +23,12 @@ def standard_normal(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:
 
 @typing.final
 class NormalMeanNegativeLogProbLoss(LossFunction):
-    """Squared error over twice a fixed variance, plus a constant; F = I/var, B = I/√var."""
+    """Squared error over twice a fixed variance, plus a constant; F = I/var, B = I/√var.
+
+    The mean is [examples, ...], and targets are shaped as it. `var` > 0 is a Python number; 0.5
+    makes the loss the plain squared error. Weights are [examples], or one per entry. `seed`, `name`
+    and `weights` are those of `LossFunction`.
+    """
 
     def __init__(
         self,
@@ -35,20 +40,6 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
         name: str = "loss",
         weights: Tensor | None = None,
     ) -> None:
-        """Keeps its arguments.
-
-        Args:
-          mean: [examples, ...].
-          var: Variance > 0, a Python number. 0.5 makes the loss the plain squared error.
-          targets: Targets shaped as the mean, or None.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: [examples], or one per entry; None means 1.
-
-        Raises:
-          TypeError: The variance is not a Python number.
-          ValueError: The variance is not positive and finite.
-        """
         if not isinstance(var, (int, float)):
             raise TypeError(
                 f"Cannot register loss {name!r}: var={var!r} is a {type(var).__name__}. It must be "
@@ -84,8 +75,10 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
 class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
     """Negative log-likelihood of a normal distribution whose mean and variance are predicted.
 
-    Vectors shaped as the inputs are pairs. Those on the inner side of the factor concatenate the
-    two parts along the last axis. There is no GGN: the loss is not convex in the variance.
+    Mean, variance > 0 and targets are [examples, n]; the other arguments are those of
+    `NormalMeanNegativeLogProbLoss`. Vectors shaped as the inputs are pairs. Those on the inner side
+    of the factor concatenate the two parts along the last axis. There is no GGN: the loss is not
+    convex in the variance.
     """
 
     _has_natural_parameters: ClassVar[bool] = False
@@ -100,16 +93,6 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
         name: str = "loss",
         weights: Tensor | None = None,
     ) -> None:
-        """Keeps its arguments.
-
-        Args:
-          mean: [examples, n].
-          variance: Variance > 0, [examples, n].
-          targets: Targets shaped as the mean, or None.
-          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
-          name: Name of the loss.
-          weights: [examples], or one per entry; None means 1.
-        """
         super().__init__((mean, variance), targets, seed, name, weights)
         self._mean = mean
         self._variance = variance

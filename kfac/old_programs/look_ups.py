@@ -24,10 +24,8 @@ def found_at(path: str) -> Any:
 def look_up_in_module(module: types.ModuleType) -> None:
     """Makes a module find its old names, and tell of those that are gone or misspelt.
 
-    Its own `__getattr__`, if it has one, is asked for its public names.
-
-    Args:
-      module: The module; its name is a place of the table.
+    Its name is a place of the table. Its own `__getattr__`, if it has one, is asked for its public
+    names.
     """
     own: Callable[[str], Any] | None = vars(module).get("__getattr__")
     public = vars(module).get("__all__", ())
@@ -57,9 +55,7 @@ def look_up_in_module(module: types.ModuleType) -> None:
 def look_up_in_objects(cls: type, place: str) -> None:
     """Makes a class have its old attributes, and its objects tell of those that are gone.
 
-    Args:
-      cls: The class.
-      place: Its path, a place of the table.
+    `place` is its path, a place of the table.
     """
     gone = GONE[place]
 
@@ -76,11 +72,7 @@ def look_up_in_objects(cls: type, place: str) -> None:
 
 
 def refuse_import(module: str) -> NoReturn:
-    """Raises the ImportError of a package that tensorflow/kfac had.
-
-    Args:
-      module: Full name of the package, such as "kfac.examples".
-    """
+    """Raises the ImportError of a package that tensorflow/kfac had, such as "kfac.examples"."""
     owner, _, name = module.rpartition(".")
     raise ImportError(_told(f"there is no module {module!r}", GONE[owner][name]), name=module)
 

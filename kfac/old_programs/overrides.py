@@ -16,9 +16,7 @@ from kfac.tracebacks import shows_user_frames
 def refuse_when_made(base: type, hooks: Mapping[str, str]) -> None:
     """Makes the constructor of an optimizer refuse subclasses that override a hook.
 
-    Args:
-      base: The class of the optimizer.
-      hooks: Method that is never called → what to override or use instead.
+    `hooks` maps a method that is never called to what to override or use instead.
     """
     construct: Any = vars(base)["__init__"]
 
@@ -34,9 +32,7 @@ def refuse_when_made(base: type, hooks: Mapping[str, str]) -> None:
 def refuse_when_defined(base: type[Any], hooks: Mapping[str, str]) -> None:
     """Makes the definition of a subclass of blocks or factors fail if it overrides a hook.
 
-    Args:
-      base: The class of all blocks, or of all factors.
-      hooks: Method for a single matrix function → the general ones, which are called.
+    `hooks` maps a method for a single matrix function to the general ones, which are called.
     """
 
     def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:  # noqa: N807

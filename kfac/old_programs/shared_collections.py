@@ -18,9 +18,7 @@ v1 = tf.compat.v1
 def share_among_towers(cls: type) -> None:
     """Makes the constructor of a class return the object of the first tower in the later ones.
 
-    Args:
-      cls: The class; the first argument of its constructor is a graph or None. An object of it that
-        is constructed has attributes.
+    The first argument of the constructor is a graph or None. A constructed object has attributes.
     """
     construct: Any = vars(cls)["__init__"]
 

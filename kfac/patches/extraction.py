@@ -16,6 +16,9 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
 
+DATA_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+"""Channels last, and channels first, by the number of spatial dimensions."""
+
 
 class ConvGeometry(NamedTuple):
     """The size and the steps of a filter over an image; one entry per spatial dimension.

@@ -1,7 +1,7 @@
 """Names of the approximations of a layer's block, accepted and default ones by kind of layer.
 
-This module defines the default of each kind of layer; `DefaultApproximations` lets a user change it
-for one layer collection. Called by layer registration.
+The table of layers has the defaults of one layer collection, which a user may change. Called by
+layer registration.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671. Grosse & Martens (2016), arXiv:1602.01407.
@@ -14,7 +14,6 @@ References:
 
 import types
 from collections.abc import Mapping
-from typing import final
 
 APPROX_KRONECKER_NAME = "kron"
 """A Kronecker product of two matrices, one of inputs and one of output gradients."""
@@ -103,28 +102,3 @@ def check_approximation(kind: str, approx: str, where: str) -> str:
         names = ", ".join(map(repr, ACCEPTED[kind]))
         raise ValueError(f"Cannot {where}: approx={approx!r}. Accepted are {names} and None.")
     return approx
-
-
-@final
-class DefaultApproximations:
-    """The approximation of a layer that is registered without one, by kind of layer.
-
-    Kinds are the keys of `ACCEPTED`.
-    """
-
-    def __init__(self) -> None:
-        """Sets the first of `ACCEPTED` for every kind."""
-        self._by_kind = {kind: names[0] for kind, names in ACCEPTED.items()}
-
-    def of(self, kind: str) -> str:
-        """Returns the default of a kind of layer."""
-        return self._by_kind[kind]
-
-    def set(self, kind: str, approx: str) -> None:
-        """Sets the default of a kind of layer.
-
-        Raises:
-          ValueError: The kind of layer does not have the approximation.
-        """
-        where = f"set the default approximation of {kind} layers"
-        self._by_kind[kind] = check_approximation(kind, approx, where)

@@ -142,7 +142,7 @@ def check_batches(layers: RegisteredLosses, batches: int) -> None:
     Raises:
       ValueError: There are more or fewer batches than towers.
     """
-    towers = max(map(len, layers.towers_by_loss), default=batches)
+    towers = max(map(len, layers.loss_table.towers_by_loss), default=batches)
     if batches != towers:
         raise ValueError(
             f"Cannot adapt K-FAC's damping: add_tower_batch was called {batches} times, with "
@@ -153,11 +153,11 @@ def check_batches(layers: RegisteredLosses, batches: int) -> None:
 
 def _reached(subgraph: SubGraph, layers: RegisteredLosses) -> list[bool]:
     """Returns one bool per registered tower: True if the subgraph has one of its losses."""
-    towers = max(map(len, layers.towers_by_loss), default=0)
+    towers = max(map(len, layers.loss_table.towers_by_loss), default=0)
     return [
         any(
             subgraph.is_member(tensor)
-            for losses in layers.towers_by_loss
+            for losses in layers.loss_table.towers_by_loss
             for loss in losses[tower : tower + 1]
             for tensor in tf.nest.flatten(loss.inputs)
             if tf.is_tensor(tensor)

@@ -24,7 +24,7 @@ from kfac.fisher_blocks.multi import ConvKFCBasicMultiIndepFB
 from kfac.fisher_blocks.weight_sharing import ConvReduceFB
 from kfac.fisher_factors.conv import PatchMask, Sampling
 from kfac.fisher_factors.uses import as_uses, count_uses
-from kfac.patches.extraction import ConvGeometry, spatial_entries
+from kfac.patches.extraction import DATA_FORMATS, ConvGeometry, spatial_entries
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -36,7 +36,6 @@ from kfac.registration.scope import VARIABLE_SCOPE
 from kfac.variables import name_of
 
 _PADDINGS = ("SAME", "VALID")
-_DATA_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 def register_conv1d(
@@ -64,10 +63,8 @@ def register_conv1d(
       dilations: (1, step, 1), or None for an ordinary filter.
       approx: "kron", "ekfac", "kron_expand", which is "kron", or "kron_reduce".
       reuse: See `kfac.registration.dense_layers`.
-      sub_sample_inputs: True to compute the input factor from a random part of the examples; None
-        means the setting of the collection's `CurvatureConfig`.
-      sub_sample_patches: True to compute the input factor from a random part of the patches; None
-        means the setting of the collection's `CurvatureConfig`.
+      sub_sample_inputs: As in `register_conv2d`.
+      sub_sample_patches: As in `register_conv2d`.
 
     Raises:
       ValueError: As in `kfac.registration.dense_layers`; or strides, padding or dilations are not
@@ -334,13 +331,13 @@ def _geometry(
     """Checks a convolution's arguments; strides and dilations have entries for all axes."""
     weight = as_tuple(params)[0]
     layer = name_of(weight)
-    if rank not in _DATA_FORMATS or weight.shape.rank != rank + 2:
+    if rank not in DATA_FORMATS or weight.shape.rank != rank + 2:
         raise ValueError(
             f"Cannot register convolution {layer}: its filter has shape {weight.shape}. Accepted "
             "is [..., channels, outputs] with one to three dimensions before, as many as the "
             "method says."
         )
-    last, first = _DATA_FORMATS[rank]
+    last, first = DATA_FORMATS[rank]
     if data_format not in {None, last, first}:
         raise ValueError(
             f"Cannot register convolution {layer}: data_format={data_format!r}. Accepted are "

@@ -70,9 +70,6 @@ def register_fully_connected(
       dense_inputs: False if inputs are ids, that is, row numbers of the weight. Ids need a diagonal
         input factor, which is then the default.
       reuse: See the module.
-
-    Raises:
-      ValueError: See the module.
     """
     params = as_key(params)
     approx = _resolve_dense(table, params, approx, dense_inputs)
@@ -135,16 +132,15 @@ def register_fully_connected_multi(
         uses = count_uses(outputs, num_uses, 1, name)
         if dense_inputs or isinstance(inputs, (tuple, list)):
             count_uses(inputs, uses, 1, name)
+    form = _dense_form(chosen, dense_inputs)
+    if (approx is None or chosen in SHARING) and not dense_inputs:
+        form = form._replace(diagonal_input=True)
+    if not dense_inputs and (chosen in _SERIES or not form.diagonal_input):
+        raise _ids_error(name, chosen, "kron_indep")
     block: FisherBlock
     if chosen in _SERIES:
-        _check_dense(name, chosen, dense_inputs)
         block = FullyConnectedSeriesFB(table, params, uses, _SERIES[chosen])
     else:
-        form = _dense_form(chosen, dense_inputs)
-        if (approx is None or chosen in SHARING) and not dense_inputs:
-            form = form._replace(diagonal_input=True)
-        if not form.diagonal_input:
-            _check_dense(name, chosen, dense_inputs)
         block = FullyConnectedMultiIndepFB(table, params, uses, form)
     allowed = uses if isinstance(uses, int) else len(tf.nest.flatten(outputs))
     table.add(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse, allowed)
@@ -225,11 +221,7 @@ def _resolve_dense(
         return chosen
     if approx is None and chosen == APPROX_KRONECKER_NAME:
         return APPROX_KRONECKER_IN_DIAG_NAME
-    raise ValueError(
-        f"Cannot register layer {name_of(as_tuple(params)[0])!r}: approx={chosen!r} and "
-        "dense_inputs=False. Ids need a diagonal input factor: approx='kron_in_diag', "
-        "'kron_both_diag' or None."
-    )
+    raise _ids_error(name_of(as_tuple(params)[0]), chosen, "kron")
 
 
 def _dense_form(approx: str, dense_inputs: bool) -> DenseForm:
@@ -258,9 +250,8 @@ def _check_unordered(layer: str, num_uses: Scalar | None, approx: str) -> None:
         )
 
 
-def _check_dense(layer: str, approx: str, dense_inputs: bool) -> None:
-    if not dense_inputs:
-        raise ValueError(
-            f"Cannot register layer {layer!r}: approx={approx!r} and dense_inputs=False. Ids need "
-            "a diagonal input factor: approx='kron_indep_in_diag', 'kron_indep_both_diag' or None."
-        )
+def _ids_error(layer: str, approx: str, family: str) -> ValueError:
+    return ValueError(
+        f"Cannot register layer {layer!r}: approx={approx!r} and dense_inputs=False. Ids need a "
+        f"diagonal input factor: approx='{family}_in_diag', '{family}_both_diag' or None."
+    )

@@ -16,7 +16,7 @@ from kfac._types import Parameters, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.registration.approximations import DefaultApproximations, check_approximation
+from kfac.registration.approximations import ACCEPTED, check_approximation
 from kfac.registration.loss_table import NONE_YET
 from kfac.registration.scope import RegistrationScope, is_reuse
 from kfac.variables import check_not_partitioned, name_of
@@ -28,13 +28,14 @@ v1 = tf.compat.v1
 class LayerTable:
     """The layers of one model, over all its towers.
 
-    `defaults` has the approximations of layers that are registered without one.
+    `defaults` has the approximations of layers that are registered without one, by kind of layer:
+    the keys of `ACCEPTED`.
     """
 
     def __init__(self, scope: RegistrationScope, config: CurvatureConfig | None = None) -> None:
         self.scope = scope
         self.config = config or CurvatureConfig()
-        self.defaults = DefaultApproximations()
+        self.defaults = {kind: names[0] for kind, names in ACCEPTED.items()}
         self._blocks: dict[Parameters, FisherBlock] = {}
         self._factors: dict[tuple[Callable[..., FisherFactor], Any], FisherFactor] = {}
         self._linked: dict[frozenset[Variable], str | None] = {}
@@ -96,6 +97,15 @@ class LayerTable:
                 )
         self._linked[frozenset(group)] = approximation
 
+    def set_default(self, kind: str, approx: str) -> None:
+        """Sets the approximation that a kind of layer has by default.
+
+        Raises:
+          ValueError: The kind of layer does not have the approximation.
+        """
+        where = f"set the default approximation of {kind} layers"
+        self.defaults[kind] = check_approximation(kind, approx, where)
+
     def resolve_approximation(self, kind: str, approx: str | None, params: Parameters) -> str:
         """Returns the given approximation, or else the linked one, or else the default.
 
@@ -105,7 +115,7 @@ class LayerTable:
         refs = {param.ref() for param in as_tuple(params)}
         if approx is None:
             of_group = {frozenset(p.ref() for p in group): a for group, a in self._linked.items()}
-            approx = of_group.get(frozenset(refs)) or self.defaults.of(kind)
+            approx = of_group.get(frozenset(refs)) or self.defaults[kind]
         return check_approximation(kind, approx, f"register layer {name_of(as_tuple(params)[0])!r}")
 
     # Registration.

@@ -55,45 +55,6 @@ class LossEntry(NamedTuple):
         return f"{self.seed}/{before + tower}"
 
 
-class RegisteredLosses(Protocol):
-    """The part of a layer collection that readers of its losses need."""
-
-    @property
-    def graph(self) -> Graph:
-        """The graph that the model belongs to."""
-
-    @property
-    def name(self) -> str:
-        """Name of the collection, for messages."""
-
-    @property
-    def losses(self) -> tuple[LossFunction, ...]:
-        """All losses, tower after tower within each name."""
-
-    @property
-    def losses_by_name(self) -> Mapping[str, LossEntry]:
-        """Coefficient, seed and towers of each loss, in order of registration."""
-
-    @property
-    def towers_by_loss(self) -> tuple[tuple[LossFunction, ...], ...]:
-        """For each loss name the losses of the towers."""
-
-    @property
-    def loss_coeffs(self) -> Mapping[LossFunction, float]:
-        """The coefficient of each loss in `losses`."""
-
-    def eval_losses(
-        self,
-        target_mode: str = "data",
-        coeff_mode: str = "regular",
-        sample_step: Scalar | None = None,
-    ) -> list[Tensor]:
-        """Evaluates the losses of all towers; see `LossTable.evaluate`."""
-
-    def total_loss(self, coeff_mode: str = "regular") -> Tensor:
-        """Returns the sum of all losses on the registered targets."""
-
-
 @final
 class LossTable:
     """Losses by name, in order of registration."""
@@ -264,3 +225,18 @@ class LossTable:
         The targets are drawn anew in each run of a session, unless there is a `sample_step`.
         """
         return tf.add_n(self.evaluate("sample", coeff_mode, sample_step))
+
+
+class RegisteredLosses(Protocol):
+    """The part of a layer collection that readers of its losses need."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that the model belongs to."""
+
+    @property
+    def name(self) -> str:
+        """Name of the collection, for messages."""
+
+    loss_table: LossTable
+    """The losses by name, with their towers and coefficients."""

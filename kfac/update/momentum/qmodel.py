@@ -145,7 +145,7 @@ class ExactCurvature:
     ) -> Tensor:
         """Returns Σ x·x, x·y, y·y as a symmetric matrix; each tower's share on its device."""
         totals = []
-        for loss, x, y in zip(self._losses.losses, first, second, strict=True):
+        for loss, x, y in zip(self._losses.loss_table.losses, first, second, strict=True):
             with v1.device(loss.device):
                 totals.append(_inner_products([x], [y], dtype))
         return tf.add_n(totals)
@@ -153,7 +153,7 @@ class ExactCurvature:
     def _examples(self) -> Tensor:
         if self._batch_size is not None:
             return checked_batch_size(self._batch_size, self._losses)
-        towers = self._losses.towers_by_loss[0]
+        towers = self._losses.loss_table.towers_by_loss[0]
         return tf.add_n([tf.shape(tf.nest.flatten(loss.inputs)[0])[0] for loss in towers])
 
 

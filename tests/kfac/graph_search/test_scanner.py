@@ -5,10 +5,9 @@ import tensorflow as tf
 
 from kfac import graph_search
 from kfac.graph_search.layer_uses import Batch
-from kfac.graph_search.plans import GenericPlan
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
-from kfac.registration.dense_layers import register_fully_connected
+from kfac.registration.dense_layers import register_fully_connected, register_generic
 
 v1 = tf.compat.v1
 
@@ -34,7 +33,8 @@ def test_plans_and_decisions(layer):
     gain, unused = v1.get_variable("gain", [2, 2]), v1.get_variable("unused", [2])
     found = plan(y @ tf.exp(gain), unused, gain, b, w)
     assert list(found.plans) == [gain, (w, b)]
-    assert found.plans[gain] == GenericPlan(batch_size=4)
+    assert found.plans[gain].function is register_generic
+    assert found.plans[gain].settings == {"batch_size": 4}
     assert found.plans[w, b].function is register_fully_connected
     assert [(d.params, d.is_expected) for d in found.decisions] == [
         ((w, b), True),
@@ -61,7 +61,7 @@ def test_linked_group_decides_what_belongs_together(layer):
         found = plan(y, w, b, linked=[frozenset([alone])])
         assert list(found.plans) == [b, w]
         assert found.plans[w].function is register_fully_connected
-        assert isinstance(found.plans[b], GenericPlan)
+        assert found.plans[b].function is register_generic
     reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
     assert text_of(found, b) == f"generic, because {reason}"
     assert [d.params for d in found.decisions if not d.is_expected] == [b]
@@ -109,7 +109,7 @@ def test_layer_that_cannot_be_registered_as_what_it_is(graph):
     x, w = tf.ones([4, 5, 3]), v1.get_variable("w", [2, 3, 3])
     y = tf.nn.conv1d(tf.nn.conv1d(x, w, 1, "SAME"), w, 1, "SAME")
     found = plan(y, w)
-    assert isinstance(found.plans[w], GenericPlan)
+    assert found.plans[w].function is register_generic
     assert "is the filter of 2 convolutions" in text_of(found, w)
 
 

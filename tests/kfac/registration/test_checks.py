@@ -3,19 +3,19 @@
 import pytest
 import tensorflow as tf
 
-from kfac.registration.approximations import DefaultApproximations
-from kfac.registration.scope import VARIABLE_SCOPE, is_reuse
+from kfac.registration.layer_table import LayerTable
+from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope, is_reuse
 
 v1 = tf.compat.v1
 
 
-def test_default_approximations():
-    defaults = DefaultApproximations()
-    defaults.set("conv2d", "kron_sua")
+def test_default_approximations(graph):
+    table = LayerTable(RegistrationScope())
+    table.set_default("conv2d", "kron_sua")
     with pytest.raises(ValueError, match=r"default approximation of conv2d layers: approx='x'"):
-        defaults.set("conv2d", "x")
-    assert (defaults.of("conv2d"), defaults.of("conv1d")) == ("kron_sua", "kron")
-    assert DefaultApproximations().of("conv2d") == "kron"
+        table.set_default("conv2d", "x")
+    assert (table.defaults["conv2d"], table.defaults["conv1d"]) == ("kron_sua", "kron")
+    assert LayerTable(table.scope).defaults["conv2d"] == "kron"
 
 
 def test_reuse_flags(graph):
