@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import resource
@@ -195,10 +196,14 @@ def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
     return [time / other for time, other in zip(times, others, strict=True)]
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """Formats values as "median [smallest, largest]" with `digits` decimals."""
+def spread(values: Sequence[float], digits: int, kind: str = "f") -> str:
+    """Formats values as "median [smallest, largest]", and those that are not finite as "–".
+
+    `kind` is "f" for so many decimals, "g" for as many significant digits.
+    """
     median, least, most = (
-        f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+        f"{value:.{digits}{kind}}" if math.isfinite(value) else "–"
+        for value in (statistics.median(values), min(values), max(values))
     )
     return f"{median} [{least}, {most}]"
 

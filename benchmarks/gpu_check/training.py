@@ -114,10 +114,17 @@ class Training(SessionProgram):
         prepare: Preparation,
         loss_scale: replicate.DynamicLossScale | None = None,
     ) -> None:
-        """Builds the graph and initializes the variables."""
+        """Builds the graph and initializes the variables.
+
+        With a loss scale, logits are computed in float16, from float32 variables and features.
+        """
 
         def model_fn(features: Any, labels: Any, mode: str) -> Any:
-            logits = model.logits(tower_programs.get_variables(model), features)
+            parameters = tower_programs.get_variables(model)
+            if loss_scale is not None:
+                parameters = {name: tf.cast(x, tf.float16) for name, x in parameters.items()}
+                features = tf.cast(features, tf.float16)
+            logits = model.logits(parameters, features)
             loss = tower_models.mean_cross_entropy(tf.cast(logits, tf.float32), labels)
             make_optimizer = prepare(logits, labels)
             optimizer = replicate.TowerOptimizer(make_optimizer, loss_scale=loss_scale)

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from benchmarks import harness
+from benchmarks import curves, harness
+from benchmarks.curves import Curve
 
 if TYPE_CHECKING:
-    from benchmarks.keras_fit.race import Curve
     from benchmarks.transformer import race
     from benchmarks.transformer.text import Text
 
@@ -76,9 +76,7 @@ class Runs:
                 )
             self._kept = kept
 
-    def run(
-        self, name: str, setting: "Setting", seed: int = 0, best: "Curve | None" = None
-    ) -> "Curve":
+    def run(self, name: str, setting: "Setting", seed: int = 0, best: Curve | None = None) -> Curve:
         """Returns the curve of a run; see `race.train`."""
         from benchmarks.transformer import race  # noqa: PLC0415  # TensorFlow, after --help.
 
@@ -89,7 +87,7 @@ class Runs:
             if self._path is not None:
                 self._path.write_text(json.dumps(self._kept) + "\n", encoding="utf-8")
             print(f"{key}: loss {curve.losses[-1]:.3f} after {curve.steps[-1]} steps", flush=True)
-        return race.Curve(*self._kept[key])
+        return Curve(*self._kept[key])
 
     def tune(self, name: str, points: int) -> "Setting":
         """Returns the best setting of an optimizer: of all rates, then of all second numbers."""
@@ -105,12 +103,12 @@ class Runs:
         return min(found, key=lambda setting: _last(found[setting], self.size))
 
 
-def _best(found: Mapping["Setting", "Curve"]) -> "Curve | None":
+def _best(found: Mapping["Setting", Curve]) -> Curve | None:
     """Returns the run with the lowest loss of those that went on longest."""
     return min(found.values(), key=lambda curve: (-curve.steps[-1], curve.losses[-1]), default=None)
 
 
-def _last(curve: "Curve", size: "race.Size") -> float:
+def _last(curve: Curve, size: "race.Size") -> float:
     """Returns the loss at the end of a run; infinity if it ended early, or the loss is none."""
     loss = curve.losses[-1]
     is_whole = curve.steps[-1] + size.every > size.steps and math.isfinite(loss)
@@ -120,7 +118,7 @@ def _last(curve: "Curve", size: "race.Size") -> float:
 def row(
     name: str,
     setting: "Setting",
-    curves: Sequence["Curve"],
+    found: Sequence[Curve],
     losses: Sequence[float],
     per_step: float,
 ) -> str:
@@ -128,10 +126,8 @@ def row(
 
     `per_step` is in seconds.
     """
-    from benchmarks.keras_fit import race  # noqa: PLC0415
-
-    cells = [race.cell_of_loss(curves, loss, per_step) for loss in losses]
-    last = harness.spread([curve.losses[-1] for curve in curves], 3)
+    cells = [curves.cell_of_loss(found, loss, per_step) for loss in losses]
+    last = harness.spread([curve.losses[-1] for curve in found], 3)
     text = " and ".join(f"{number:g}" for number in setting)
     return harness.markdown_row([name, text, f"{1000 * per_step:.0f}", *cells, last])
 
@@ -151,21 +147,21 @@ def main(_: Sequence[str]) -> None:
     names = FLAGS.optimizers.split(";") if FLAGS.optimizers else list(race.OPTIMIZERS)
     runs = Runs(FLAGS.runs, characters, size)
     best = {name: runs.tune(name, FLAGS.rates) for name in names}
-    curves = {n: [runs.run(n, best[n], seed) for seed in range(FLAGS.seeds)] for n in names}
+    found = {n: [runs.run(n, best[n], seed) for seed in range(FLAGS.seeds)] for n in names}
     programs = {n: race.Program(n, best[n], characters, size) for n in names}
     turns = harness.take_turns(programs, FLAGS.rounds, BLOCK, warm_up=BLOCK)
     seconds = {name: min(times) for name, times in turns.items()}  # Other work only adds to them.
     head = ["optimizer", "setting", "ms per step", *(f"{loss:g} nats" for loss in losses), "end"]
     print(harness.markdown_row(head), "|---" * len(head) + "|", sep="\n")
     for n in names:
-        print(row(n, best[n], curves[n], losses, seconds[n]))
-    measured = {n: {"setting": best[n], "runs": curves[n], "seconds": turns[n]} for n in names}
+        print(row(n, best[n], found[n], losses, seconds[n]))
+    measured = {n: {"setting": best[n], "runs": found[n], "seconds": turns[n]} for n in names}
     harness.save({"size": dataclasses.asdict(size), "measured": measured})
     if FLAGS.picture:
-        draw({n: _on_clock(curves[n][0], seconds[n]) for n in names}, losses[-1])
+        draw({n: [_on_clock(found[n][0], seconds[n])] for n in names}, losses[-1])
 
 
-def _on_clock(curve: "Curve", per_step: float) -> "Curve":
+def _on_clock(curve: Curve, per_step: float) -> Curve:
     return curve._replace(seconds=[per_step * steps for steps in curve.steps])
 
 
@@ -199,13 +195,11 @@ def compare_starts(characters: "Text", size: "race.Size") -> None:
     print(f"{names[0]} / {names[1]}: {harness.spread(quotients, 2)}")
 
 
-def draw(curves: Mapping[str, "Curve"], loss: float) -> None:
+def draw(runs: Mapping[str, Sequence[Curve]], loss: float) -> None:
     """Draws the runs of the first seed, and a loss as a horizontal line."""
     from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
 
-    names = {"SGD": "momentum SGD", "K-FAC, expand": "K-FAC", "K-FAC, reduce": "K-FAC-reduce"}
-    lines = [loss_pictures.Line(names.get(name, name), *curve) for name, curve in curves.items()]
-    row = loss_pictures.Row("transformer, Python source", lines, loss, f"{loss:g} nats")
+    row = loss_pictures.Row("transformer, Python source", runs, loss, f"{loss:g} nats")
     title = "Keras' fit of a character transformer, each optimizer at its best setting"
     label = "held-out loss, nats per character"
     loss_pictures.draw(title, label, [row], FLAGS.picture, "seconds: steps × seconds per step")

@@ -7,13 +7,14 @@ from benchmarks.keras_fit import __main__ as benchmark
 if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
+from benchmarks.curves import Curve
 from benchmarks.keras_fit import race
 from benchmarks.keras_fit.networks import NETWORKS
 from examples.mnist import Examples
 
-FAST = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.09, 0.02])
-SLOW = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.05])
-EARLY = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.02, 0.2])
+FAST = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.09, 0.02])
+SLOW = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.05])
+EARLY = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.02, 0.2])
 
 
 def test_table_has_the_rate_that_reaches_the_lowest_loss_first():

@@ -9,7 +9,7 @@ from benchmarks.transformer import __main__ as benchmark
 if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
-from benchmarks.keras_fit.race import Curve
+from benchmarks.curves import Curve
 from benchmarks.transformer import graph, race, text
 
 
