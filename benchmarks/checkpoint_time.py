@@ -132,7 +132,8 @@ def _model_fn(network: str) -> Any:
 
     import kfac  # noqa: PLC0415
     import replicate  # noqa: PLC0415
-    from benchmarks.tower_step.tower_models import mean_cross_entropy  # noqa: PLC0415
+    from benchmarks.kfac_step.residual_networks import register  # noqa: PLC0415
+    from benchmarks.session_programs import mean_cross_entropy  # noqa: PLC0415
     from examples.slim.networks import factory  # noqa: PLC0415
 
     network_fn = factory.get_network_fn(network, CLASSES, is_training=True)
@@ -140,9 +141,7 @@ def _model_fn(network: str) -> Any:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         logits, _ = network_fn(features)
         layers = kfac.graph_layer_collection()
-        layers.set_default_scale_and_shift_approximation("diagonal")
-        layers.register_categorical_predictive_distribution(logits, name="logits")
-        layers.auto_register_layers()
+        register(layers, logits)
         loss = mean_cross_entropy(logits, labels)
         optimizer = replicate.TowerOptimizer(
             lambda: kfac.PeriodicInvCovUpdateKfacOpt(

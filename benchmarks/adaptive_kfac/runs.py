@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import kfac
+from benchmarks.session_programs import mean_cross_entropy
 
 MEASURED = 2000
 """Training examples whose loss is measured."""
@@ -70,7 +71,7 @@ class Case:
 
         def step(images: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = mean_loss(labels, self._model(images, training=True))
+                loss = mean_cross_entropy(self._model(images, training=True), labels)
             if optimizer == "K-FAC":
                 self._optimizer.minimize(loss, variables, tape)
             else:
@@ -99,10 +100,4 @@ class Case:
 
     def _measure(self, rows: np.ndarray) -> float:
         images, labels = self._data
-        return float(mean_loss(labels[rows], self._model(images[rows])))
-
-
-def mean_loss(labels: Any, logits: Any) -> Any:
-    """Returns the mean cross-entropy of labels [n] and logits [n, 10], in nats."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
+        return float(mean_cross_entropy(self._model(images[rows]), labels[rows]))

@@ -121,7 +121,7 @@ def row(
     found: Sequence[Curve],
     losses: Sequence[float],
     per_step: float,
-) -> str:
+) -> list[str]:
     """Returns a row of the table: medians over seeds of steps to each loss, and these in seconds.
 
     `per_step` is in seconds.
@@ -129,7 +129,7 @@ def row(
     cells = [curves.cell_of_loss(found, loss, per_step) for loss in losses]
     last = harness.spread([curve.losses[-1] for curve in found], 3)
     text = " and ".join(f"{number:g}" for number in setting)
-    return harness.markdown_row([name, text, f"{1000 * per_step:.0f}", *cells, last])
+    return [name, text, f"{1000 * per_step:.0f}", *cells, last]
 
 
 def main(_: Sequence[str]) -> None:
@@ -152,9 +152,8 @@ def main(_: Sequence[str]) -> None:
     turns = harness.take_turns(programs, FLAGS.rounds, BLOCK, warm_up=BLOCK)
     seconds = {name: min(times) for name, times in turns.items()}  # Other work only adds to them.
     head = ["optimizer", "setting", "ms per step", *(f"{loss:g} nats" for loss in losses), "end"]
-    print(harness.markdown_row(head), "|---" * len(head) + "|", sep="\n")
-    for n in names:
-        print(row(n, best[n], found[n], losses, seconds[n]))
+    rows = [row(n, best[n], found[n], losses, seconds[n]) for n in names]
+    print("\n".join(harness.table(head, rows)))
     measured = {n: {"setting": best[n], "runs": found[n], "seconds": turns[n]} for n in names}
     harness.save({"size": dataclasses.asdict(size), "measured": measured})
     if FLAGS.picture:
@@ -191,8 +190,8 @@ def compare_starts(characters: "Text", size: "race.Size") -> None:
     found = [[race.start(name, characters, size) for name in names] for _ in range(FLAGS.seeds)]
     for name, seconds in zip(names, zip(*found, strict=True), strict=True):
         print(f"{name}: the first step ends after {harness.spread(seconds, 2)} s")
-    quotients = [first / second for first, second in found]
-    print(f"{names[0]} / {names[1]}: {harness.spread(quotients, 2)}")
+    ratios = harness.ratios(*zip(*found, strict=True))
+    print(f"{names[0]} / {names[1]}: {harness.spread(ratios, 2)}")
 
 
 def draw(runs: Mapping[str, Sequence[Curve]], loss: float) -> None:

@@ -73,7 +73,7 @@ OPTIMIZERS: Mapping[str, tuple[Callable[[Any, float], Any], float, Sequence[floa
         (0.99, 0.95),
     ),
     "Muon": (_muon, 0.003, (0.95, 0.9)),
-    "SOAP": (lambda rate, every: Soap(rate, every=int(every)), 0.003, (10, 30)),
+    "SOAP": (lambda rate, every: Soap(rate, int(every)), 0.003, (10, 30)),
     "SGD": (keras.optimizers.SGD, 0.03, (0.9, 0.98)),
 }
 """Functions of a learning rate and a second number; the rate in the middle of the grid, and the
