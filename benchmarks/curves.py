@@ -1,8 +1,10 @@
 """Curves of losses over training runs, and the steps that runs need to a loss."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from benchmarks import harness
 
 
 class Curve(NamedTuple):
@@ -44,11 +46,42 @@ def record(
     return curve
 
 
-def cell_of_loss(curves: Sequence[Curve], loss: float, per_step: float) -> str:
-    """Returns a cell: the median of the runs' steps to a loss, and these in seconds.
+class Raced(NamedTuple):
+    """An optimizer's runs at its best setting, one for each seed.
 
-    If some runs do not reach it, it says how many do. `per_step` is in seconds.
+    Attributes:
+      setting: The setting as text.
+      per_step: Seconds of a step.
+      curves: The runs.
     """
+
+    setting: str
+    per_step: float
+    curves: Sequence[Curve]
+
+
+def table(
+    raced: Mapping[str, Raced], losses: Sequence[float], unit: str, setting: str
+) -> Iterator[str]:
+    """Yields the lines of a table by optimizer: median steps to each loss, and these in seconds.
+
+    Args:
+      raced: Runs by optimizer.
+      losses: Losses to reach.
+      unit: Their unit.
+      setting: Head of the column of settings.
+    """
+    rows = []
+    for name, (text, per_step, curves) in raced.items():
+        cells = [_cell(curves, loss, per_step) for loss in losses]
+        last = harness.spread([curve.losses[-1] for curve in curves], 3)
+        rows.append([name, text, f"{1000 * per_step:.1f}", *cells, last])
+    to_reach = (f"{loss:g} {unit}" for loss in losses)
+    return harness.table(("optimizer", setting, "ms per step", *to_reach, "end"), rows)
+
+
+def _cell(curves: Sequence[Curve], loss: float, per_step: float) -> str:
+    """Returns the median steps to a loss or, if some runs do not reach it, how many do."""
     reached = [steps for curve in curves if (steps := curve.reach(loss)) is not None]
     if len(reached) < len(curves):
         return f"{len(reached)} of {len(curves)} runs"

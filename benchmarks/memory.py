@@ -20,6 +20,7 @@ TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
 TOWER_GROUPS = ("ConvNet 28x28", "MLP", "ResNet-50 64x64")
 KFAC_GROUPS = {"K-FAC, ConvNet": "convnet", "K-FAC, autoencoder": "autoencoder"}
 RESNET_GROUPS = {"K-FAC, ResNet-20": "resnet20", "K-FAC, ResNet-50": "resnet50"}
+_MODELS = {**KFAC_GROUPS, **RESNET_GROUPS}
 BATCH_SIZE = 256
 RESNET_BATCH_SIZE = 32
 ALONE = "TensorFlow alone"
@@ -34,11 +35,10 @@ def peak_here(group: str, case: str, steps: int) -> int:
     """Trains in this process and returns its peak bytes, including TensorFlow's own."""
     if group == ALONE:
         harness.run_constant()
-    elif group in {**KFAC_GROUPS, **RESNET_GROUPS}:
+    elif group in _MODELS:
         from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
 
-        model = {**KFAC_GROUPS, **RESNET_GROUPS}[group]
-        Program(model, case, curvature_share=FLAGS.curvature_share).run(steps)
+        Program(_MODELS[group], case, curvature_share=FLAGS.curvature_share).run(steps)
     else:
         devices = harness.divide_cpu(TOWERS[case])
         from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415

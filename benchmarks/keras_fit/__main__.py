@@ -54,25 +54,6 @@ def best(found: Mapping[float, Curve], losses: Sequence[float]) -> float:
     return min(found, key=rank)
 
 
-def table(
-    runs: Mapping[str, tuple[float, Sequence[Curve]]], losses: Sequence[float], unit: str = "nats"
-) -> list[str]:
-    """Returns the rows of the table: steps and seconds to each loss.
-
-    `runs` has each optimizer's best rate, and its curves.
-    """
-    rows = []
-    for name, (rate, found) in runs.items():
-        per_step = statistics.median(curve.seconds[-1] / curve.steps[-1] for curve in found)
-        cells = [curves.cell_of_loss(found, loss, per_step) for loss in losses]
-        last = harness.spread([curve.losses[-1] for curve in found], 3)
-        rows.append([name, f"{rate:g}", f"{1000 * per_step:.1f}", *cells, last])
-    to_reach = [f"{loss:g} {unit}" for loss in losses]
-    return list(
-        harness.table(("optimizer", "learning rate", "ms per step", *to_reach, "end"), rows)
-    )
-
-
 def main(argv: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
     del argv
@@ -95,13 +76,16 @@ def main(argv: Sequence[str]) -> None:
     for name, (_, rates) in racers.items():
         first = {rate: run(name, rate, 0) for rate in rates}
         rate = best(first, losses)
-        runs[name] = rate, [first[rate], *(run(name, rate, n) for n in range(1, FLAGS.seeds))]
-    print("\n".join(table(runs, losses, "wrong" if is_of_images else "nats")))
-    harness.save({n: {"rate": rate, "runs": found} for n, (rate, found) in runs.items()})
+        found = [first[rate], *(run(name, rate, n) for n in range(1, FLAGS.seeds))]
+        per_step = statistics.median(curve.seconds[-1] / curve.steps[-1] for curve in found)
+        runs[name] = curves.Raced(f"{rate:g}", per_step, found)
+    unit = "wrong" if is_of_images else "nats"
+    print("\n".join(curves.table(runs, losses, unit, "learning rate")))
+    harness.save({n: {"rate": float(rate), "runs": found} for n, (rate, _, found) in runs.items()})
     if FLAGS.picture:
         from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
 
-        lines = {name: found[:1] for name, (_, found) in runs.items()}
+        lines = {name: each.curves[:1] for name, each in runs.items()}
         place = f"perceptron, {'MNIST' if FLAGS.data_dir else 'digits'}"
         target = lines["Adam"][0].losses[-1]
         row = loss_pictures.Row(place, lines, target, "Adam's last loss")

@@ -115,23 +115,6 @@ def _last(curve: Curve, size: "race.Size") -> float:
     return loss if is_whole else math.inf
 
 
-def row(
-    name: str,
-    setting: "Setting",
-    found: Sequence[Curve],
-    losses: Sequence[float],
-    per_step: float,
-) -> list[str]:
-    """Returns a row of the table: medians over seeds of steps to each loss, and these in seconds.
-
-    `per_step` is in seconds.
-    """
-    cells = [curves.cell_of_loss(found, loss, per_step) for loss in losses]
-    last = harness.spread([curve.losses[-1] for curve in found], 3)
-    text = " and ".join(f"{number:g}" for number in setting)
-    return [name, text, f"{1000 * per_step:.0f}", *cells, last]
-
-
 def main(_: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
     from benchmarks.transformer import race, text  # noqa: PLC0415  # TensorFlow, after --help.
@@ -151,9 +134,11 @@ def main(_: Sequence[str]) -> None:
     programs = {n: race.Program(n, best[n], characters, size) for n in names}
     turns = harness.take_turns(programs, FLAGS.rounds, BLOCK, warm_up=BLOCK)
     seconds = {name: min(times) for name, times in turns.items()}  # Other work only adds to them.
-    head = ["optimizer", "setting", "ms per step", *(f"{loss:g} nats" for loss in losses), "end"]
-    rows = [row(n, best[n], found[n], losses, seconds[n]) for n in names]
-    print("\n".join(harness.table(head, rows)))
+    raced = {
+        n: curves.Raced(" and ".join(f"{x:g}" for x in best[n]), seconds[n], found[n])
+        for n in names
+    }
+    print("\n".join(curves.table(raced, losses, "nats", "setting")))
     measured = {n: {"setting": best[n], "runs": found[n], "seconds": turns[n]} for n in names}
     harness.save({"size": dataclasses.asdict(size), "measured": measured})
     if FLAGS.picture:
