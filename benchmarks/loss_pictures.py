@@ -1,16 +1,16 @@
 """Pictures of training losses: a row for each problem, by steps on the left, by seconds right.
 
-Imports Matplotlib, so benchmarks import this module only when they draw.
+Imports Matplotlib when it draws.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from benchmarks import harness
 from benchmarks.curves import Curve
+
+figures = harness.LazyModule("matplotlib.figure")
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ def draw(
       seconds: Label of the horizontal axes on the right.
     """
     size = (10, 0.4 + _ROW_INCHES * len(rows))
-    figure = Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
+    figure = figures.Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
     figure.suptitle(title, fontweight="bold")
     for row, panels in zip(rows, figure.subplots(len(rows), 2, squeeze=False), strict=True):
         for axes, unit in zip(panels, ("steps", "seconds"), strict=True):
@@ -89,7 +89,7 @@ def draw(
     figure.savefig(path)
 
 
-def _panel(axes: Axes, row: Row, unit: str) -> None:
+def _panel(axes: Any, row: Row, unit: str) -> None:
     """Draws every run, and the target."""
     for optimizer, curves in row.runs.items():
         name = NAMES.get(optimizer, optimizer)

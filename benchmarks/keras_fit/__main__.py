@@ -17,8 +17,11 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
-from benchmarks import curves, harness
+from benchmarks import curves, harness, loss_pictures
 from benchmarks.curves import Curve
+
+mnist = harness.LazyModule("examples.mnist")
+race = harness.LazyModule("benchmarks.keras_fit.race")
 
 FLAGS = flags.FLAGS
 PERCEPTRON = (0.1, 0.03)
@@ -57,9 +60,6 @@ def best(found: Mapping[float, Curve], losses: Sequence[float]) -> float:
 def main(argv: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
     del argv
-    from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
-    from examples import mnist  # noqa: PLC0415
-
     data = mnist.load(FLAGS.data_dir)
     is_of_images = FLAGS.network != "perceptron"
     racers, held_out = race.optimizers(FLAGS.network), data.test if is_of_images else None
@@ -83,8 +83,6 @@ def main(argv: Sequence[str]) -> None:
     print("\n".join(curves.table(runs, losses, unit, "learning rate")))
     harness.save({n: {"rate": float(rate), "runs": found} for n, (rate, _, found) in runs.items()})
     if FLAGS.picture:
-        from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
-
         lines = {name: each.curves[:1] for name, each in runs.items()}
         place = f"perceptron, {'MNIST' if FLAGS.data_dir else 'digits'}"
         target = lines["Adam"][0].losses[-1]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
-from benchmarks import harness, rivals
+from benchmarks import harness, loss_pictures, rivals
 from benchmarks.time_to_loss import loss_race, race_settings
 from benchmarks.time_to_loss.loss_race import Run
 from benchmarks.time_to_loss.race_settings import (
@@ -123,8 +123,6 @@ def draw(found: Mapping[str, Mapping[str, loss_race.Result]], path: str) -> None
 
     Results are by optimizer and, for other K-FACs, by their name; by problem.
     """
-    from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
-
     rows = []
     for problem, results in found.items():
         runs = {n: [run.curve for run in result.curves] for n, result in results.items()}

@@ -7,6 +7,8 @@ on the same batches.
 Importing this module does not import TensorFlow.
 """
 
+from __future__ import annotations
+
 import math
 import pathlib
 import statistics
@@ -18,6 +20,8 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.curves import Curve
 from benchmarks.time_to_loss.race_settings import BASELINE, BLOCK, SGD, Problem, Settings
+
+loss_programs = harness.LazyModule("benchmarks.time_to_loss.loss_programs")
 
 
 class Run(NamedTuple):
@@ -99,9 +103,9 @@ def race(
     Steps are those of Adam, rounded down to a multiple of its block. The initial weights are drawn
     with the seed unless they are given.
     """
-    from benchmarks.time_to_loss.loss_programs import Program  # noqa: PLC0415
-
-    programs = {name: Program(problem, name, x, seed, weights) for name, x in settings.items()}
+    programs = {
+        name: loss_programs.Program(problem, name, x, seed, weights) for name, x in settings.items()
+    }
     curves = {
         name: Run(problem.name, name, settings[name], seed, [0], [0.0], [program.loss()])
         for name, program in programs.items()
@@ -119,8 +123,6 @@ def race(
 
 def write_weights(path: pathlib.Path, problem: Problem, seed: int) -> None:
     """Writes the initial weights of our programs."""
-    from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
-
     program = loss_programs.Program(problem, SGD, 0.0, seed)
     np.savez(path, *program.weights())
     program.close()

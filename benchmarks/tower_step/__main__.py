@@ -6,6 +6,8 @@ and its strategy only once.
     python -m benchmarks.tower_step --towers=2 --towers=4 --model=MLP --rounds=15
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -14,6 +16,10 @@ from absl import flags
 
 from benchmarks import harness
 from benchmarks.tower_step import WAYS
+
+tower_models = harness.LazyModule("benchmarks.tower_step.tower_models")
+tower_programs = harness.LazyModule("benchmarks.tower_step.tower_programs")
+
 
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
 
@@ -26,8 +32,6 @@ FLAGS = flags.FLAGS
 def time_here(model_name: str, towers: int) -> Times:
     """Times all ways of training a model in this process."""
     devices = harness.divide_cpu(towers)
-    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
-
     programs = tower_programs.all_ways(tower_models.make(model_name, FLAGS.batch_size), devices)
     return harness.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
 

@@ -13,23 +13,26 @@ quickest counts.
 Each run is kept in the file of --runs, and a run that is there is not made again.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from benchmarks import curves, harness
+from benchmarks import curves, harness, loss_pictures
 from benchmarks.curves import Curve
+from benchmarks.transformer import text
 
-if TYPE_CHECKING:
-    from benchmarks.transformer import race
-    from benchmarks.transformer.text import Text
+graph = harness.LazyModule("benchmarks.transformer.graph")
+race = harness.LazyModule("benchmarks.transformer.race")
 
-    Setting = tuple[float, float]
+
+Setting = tuple[float, float]
 
 FLAGS = flags.FLAGS
 BLOCK = 50
@@ -57,14 +60,14 @@ def define_flags() -> None:
 class Runs:
     """Runs, each made once; those in a file, if there is one, are not made again."""
 
-    def __init__(self, path: str | None, text: "Text", size: "race.Size") -> None:
+    def __init__(self, path: str | None, source: text.Text, size: race.Size) -> None:
         """Reads the file.
 
         Raises:
           ValueError: Its runs are of other sizes.
         """
         self._path = None if path is None else pathlib.Path(path)
-        self._text = text
+        self._text = source
         self.size = size
         self._kept: dict[str, Any] = {"size": dataclasses.asdict(size)}
         if self._path is not None and self._path.exists():
@@ -76,10 +79,8 @@ class Runs:
                 )
             self._kept = kept
 
-    def run(self, name: str, setting: "Setting", seed: int = 0, best: Curve | None = None) -> Curve:
+    def run(self, name: str, setting: Setting, seed: int = 0, best: Curve | None = None) -> Curve:
         """Returns the curve of a run; see `race.train`."""
-        from benchmarks.transformer import race  # noqa: PLC0415  # TensorFlow, after --help.
-
         key = f"{name}|{setting[0]:g}|{setting[1]:g}|{seed}"
         if key not in self._kept:
             curve = race.train(name, setting, self._text, self.size, seed, best)
@@ -89,10 +90,8 @@ class Runs:
             print(f"{key}: loss {curve.losses[-1]:.3f} after {curve.steps[-1]} steps", flush=True)
         return Curve(*self._kept[key])
 
-    def tune(self, name: str, points: int) -> "Setting":
+    def tune(self, name: str, points: int) -> Setting:
         """Returns the best setting of an optimizer: of all rates, then of all second numbers."""
-        from benchmarks.transformer import race  # noqa: PLC0415
-
         rates, numbers = race.grid(name, points)
         found = {}
         for setting in [(rate, numbers[0]) for rate in rates]:
@@ -103,12 +102,12 @@ class Runs:
         return min(found, key=lambda setting: _last(found[setting], self.size))
 
 
-def _best(found: Mapping["Setting", Curve]) -> Curve | None:
+def _best(found: Mapping[Setting, Curve]) -> Curve | None:
     """Returns the run with the lowest loss of those that went on longest."""
     return min(found.values(), key=lambda curve: (-curve.steps[-1], curve.losses[-1]), default=None)
 
 
-def _last(curve: Curve, size: "race.Size") -> float:
+def _last(curve: Curve, size: race.Size) -> float:
     """Returns the loss at the end of a run; infinity if it ended early, or the loss is none."""
     loss = curve.losses[-1]
     is_whole = curve.steps[-1] + size.every > size.steps and math.isfinite(loss)
@@ -117,8 +116,6 @@ def _last(curve: Curve, size: "race.Size") -> float:
 
 def main(_: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
-    from benchmarks.transformer import race, text  # noqa: PLC0415  # TensorFlow, after --help.
-
     size = race.Size(FLAGS.blocks, FLAGS.width, steps=FLAGS.steps, every=FLAGS.every)
     characters, losses = text.load(FLAGS.data_dir), [float(loss) for loss in FLAGS.losses]
     if FLAGS.graph:
@@ -149,10 +146,8 @@ def _on_clock(curve: Curve, per_step: float) -> Curve:
     return curve._replace(seconds=[per_step * steps for steps in curve.steps])
 
 
-def compare_with_graph_mode(characters: "Text", size: "race.Size") -> None:
+def compare_with_graph_mode(characters: text.Text, size: race.Size) -> None:
     """Prints how far the losses of graph mode and Keras differ, and milliseconds per step."""
-    from benchmarks.transformer import graph  # noqa: PLC0415
-
     for name in graph.RATES:
         of_keras, of_graph = graph.compare(name, characters, size)
         pairs = zip(of_keras.losses, of_graph.losses, strict=True)
@@ -166,10 +161,8 @@ def compare_with_graph_mode(characters: "Text", size: "race.Size") -> None:
         )
 
 
-def compare_starts(characters: "Text", size: "race.Size") -> None:
+def compare_starts(characters: text.Text, size: race.Size) -> None:
     """Prints seconds from nothing to the end of the first step of `fit`, in turns."""
-    from benchmarks.transformer import race  # noqa: PLC0415
-
     race.start("SGD", characters, size)  # One-time work of TensorFlow.
     names = ["K-FAC, expand", "AdamW"]
     found = [[race.start(name, characters, size) for name in names] for _ in range(FLAGS.seeds)]
@@ -181,8 +174,6 @@ def compare_starts(characters: "Text", size: "race.Size") -> None:
 
 def draw(runs: Mapping[str, Sequence[Curve]], loss: float) -> None:
     """Draws the runs of the first seed, and a loss as a horizontal line."""
-    from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
-
     row = loss_pictures.Row("transformer, Python source", runs, loss, f"{loss:g} nats")
     title = "Keras' fit of a character transformer, each optimizer at its best setting"
     label = "held-out loss, nats per character"

@@ -1,7 +1,6 @@
 import tensorflow as tf
 
-from benchmarks.start import __main__ as benchmark
-from benchmarks.start import start_programs
+from benchmarks import start
 
 v1 = tf.compat.v1
 
@@ -26,7 +25,7 @@ def test_measure_counts_operations_and_seconds():
         steps.append(square(tf.constant(2.0)))
         return variable.assign_add(steps[0])
 
-    found = start_programs.measure(build)
+    found = start.measure(build)
     assert len(steps) == 1
     assert found["operations"] == len(steps[0].graph.get_operations())
     assert found["in functions"] >= 1
@@ -34,14 +33,14 @@ def test_measure_counts_operations_and_seconds():
 
 
 def test_lines_compare_with_the_rival():
-    rival = benchmark.Case("resnet20", "v1", "K-FAC", 1, "tensorflow-kfac")
+    rival = start.Case("resnet20", "v1", "K-FAC", 1, "tensorflow-kfac")
     one, four, momentum = (
-        benchmark.Case("resnet20", "v1", optimizer, towers)
+        start.Case("resnet20", "v1", optimizer, towers)
         for optimizer, towers in (("K-FAC", 1), ("K-FAC", 4), ("momentum", 1))
     )
     found = {rival: [record(2), record(4)], one: [record(1), record(3)]}
     found |= {four: [record(8), record(8)], momentum: [record(1), record(1)]}
-    _, _, theirs, ours, towers, plain = benchmark.lines(found)
+    _, _, theirs, ours, towers, plain = start.lines(found)
     assert "3.0 [2.0, 4.0]" in theirs
     assert "6.0 [4.0, 8.0]" in theirs
     assert ours.count("0.62 [0.50, 0.75]") == 2

@@ -1,1 +1,0 @@
-"""Benchmark of the time from an empty graph to the end of the first step."""
