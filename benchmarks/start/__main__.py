@@ -6,26 +6,20 @@ compiled to bytecode first, as those of an installed wheel are.
     python -m benchmarks.start --network=resnet20 --rival=tensorflow-kfac --repeats=3
 """
 
-from __future__ import annotations
-
 import compileall
 import itertools
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from absl import flags
 
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import NETWORKS, OPTIMIZERS
 
-kfac = harness.LazyModule("kfac")
-replicate = harness.LazyModule("replicate")
-residual_networks = harness.LazyModule("benchmarks.kfac_step.residual_networks")
+start_programs = harness.LazyModule("benchmarks.start.start_programs")
 tf = harness.LazyModule("tensorflow")
-v1 = harness.LazyModule("tensorflow.compat.v1")
 
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")
@@ -37,7 +31,7 @@ RIVAL_NETWORKS = ("resnet20", "resnet56")
 """Networks that the rival's program builds."""
 
 Record: TypeAlias = Mapping[str, float]
-"""What `measure` returns."""
+"""What `start_programs.measure` returns."""
 
 FLAGS = flags.FLAGS
 
@@ -81,7 +75,7 @@ def measure_here(case: Case) -> Record:
     # tensorflow/kfac has none of these settings.
     spread = {name: True for name in SPREAD if FLAGS[name].value}
     given = case.network, case.optimizer, devices, FLAGS.curvature_share
-    return measure(lambda: build(*given, **spread))
+    return start_programs.measure(lambda: start_programs.build(*given, **spread))
 
 
 def measure_elsewhere(case: Case) -> Record:
@@ -93,93 +87,6 @@ def measure_elsewhere(case: Case) -> Record:
     command = rivals.command_of(rival, "start", "--here", *options)
     found: Record = harness.read_json(command, f"start {case.label}")
     return found
-
-
-def build(
-    network: str,
-    optimizer: str,
-    devices: Sequence[str],
-    curvature_share: float = 1.0,
-    **spread: bool,
-) -> Any:
-    """Builds a training program in the default graph; returns the operation that trains.
-
-    With one device, it has no towers. `curvature_share` is the share of the images that averages
-    are made of, `spread` are further settings of K-FAC.
-    """
-    v1.train.create_global_step()
-    chosen = residual_networks.NETWORKS[network]
-    images = residual_networks.random_images(chosen, chosen.batch_size)
-    theirs = kfac.LayerCollection() if rivals.is_here() else None
-
-    def layers() -> kfac.LayerCollection:
-        return kfac.graph_layer_collection() if theirs is None else theirs
-
-    def make_optimizer() -> Any:
-        if optimizer == "momentum":
-            return v1.train.MomentumOptimizer(1e-3, 0.9)
-        return residual_networks.make_kfac(layers(), **spread)
-
-    def loss_of(features: Any) -> Any:
-        if optimizer == "momentum":
-            return residual_networks.mean_loss(chosen.logits(features))
-        return residual_networks.mean_loss(
-            residual_networks.registered_logits(chosen, features, layers(), curvature_share)
-        )
-
-    if len(devices) == 1:
-        loss = loss_of(images)  # tensorflow/kfac reads the registered layers when it is made.
-        return make_optimizer().minimize(loss, v1.train.get_global_step())
-
-    def model_fn(features: Any, mode: str) -> replicate.EstimatorSpec:
-        loss = loss_of(features)
-        chosen_optimizer = replicate.TowerOptimizer(make_optimizer)
-        train_op = chosen_optimizer.minimize(loss, v1.train.get_global_step())
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-    replicated = replicate.replicate_model_fn(model_fn, devices=devices)
-    return replicated(images, None, replicate.ModeKeys.TRAIN).train_op
-
-
-def measure(build: Callable[[], Any]) -> dict[str, float]:
-    """Builds a program in a new graph, initializes its variables and runs a step.
-
-    Args:
-      build: Builds the program in the default graph; returns its training operation.
-
-    Returns:
-      "build", "initialize" and "first step" in seconds; "processor", the seconds that all of them
-      took of all cores, which other load on the machine changes less; "operations" of the graph
-      and, as "in functions", of its functions; "build MB", by which the peak memory of the process
-      grew while the graph was built.
-    """
-    with tf.Graph().as_default(), v1.Session() as session:
-        session.run(tf.constant(0))  # One-time work of TensorFlow.
-    before = harness.peak_bytes()
-    processor = time.process_time()
-    clock = [time.perf_counter()]
-    with tf.Graph().as_default() as graph:
-        v1.set_random_seed(1)
-        train = build()
-        initializer = v1.global_variables_initializer()
-        clock.append(time.perf_counter())
-        grown = harness.peak_bytes() - before
-        with v1.Session(graph=graph) as session:
-            for operation in (initializer, train):
-                session.run(operation)
-                clock.append(time.perf_counter())
-            processor = time.process_time() - processor
-        definition = graph.as_graph_def()
-    started, built, initialized, trained = clock
-    return {
-        "build": built - started,
-        "initialize": initialized - built,
-        "first step": trained - initialized,
-        "processor": processor,
-        "operations": len(definition.node),
-        "in functions": sum(len(function.node_def) for function in definition.library.function),
-        "build MB": grown / 1e6,
-    }
 
 
 def seconds(records: Sequence[Record]) -> list[float]:

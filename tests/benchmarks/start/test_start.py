@@ -1,6 +1,7 @@
 import tensorflow as tf
 
-from benchmarks import start
+from benchmarks.start import __main__ as benchmark
+from benchmarks.start import start_programs
 
 v1 = tf.compat.v1
 
@@ -25,7 +26,7 @@ def test_measure_counts_operations_and_seconds():
         steps.append(square(tf.constant(2.0)))
         return variable.assign_add(steps[0])
 
-    found = start.measure(build)
+    found = start_programs.measure(build)
     assert len(steps) == 1
     assert found["operations"] == len(steps[0].graph.get_operations())
     assert found["in functions"] >= 1
@@ -33,14 +34,14 @@ def test_measure_counts_operations_and_seconds():
 
 
 def test_lines_compare_with_the_rival():
-    rival = start.Case("resnet20", "v1", "K-FAC", 1, "tensorflow-kfac")
+    rival = benchmark.Case("resnet20", "v1", "K-FAC", 1, "tensorflow-kfac")
     one, four, momentum = (
-        start.Case("resnet20", "v1", optimizer, towers)
+        benchmark.Case("resnet20", "v1", optimizer, towers)
         for optimizer, towers in (("K-FAC", 1), ("K-FAC", 4), ("momentum", 1))
     )
     found = {rival: [record(2), record(4)], one: [record(1), record(3)]}
     found |= {four: [record(8), record(8)], momentum: [record(1), record(1)]}
-    _, _, theirs, ours, towers, plain = start.lines(found)
+    _, _, theirs, ours, towers, plain = benchmark.lines(found)
     assert "3.0 [2.0, 4.0]" in theirs
     assert "6.0 [4.0, 8.0]" in theirs
     assert ours.count("0.62 [0.50, 0.75]") == 2
