@@ -5,6 +5,8 @@ Both write one data file without the graph, keep one checkpoint, and alternate i
     python -m benchmarks.checkpoint_time --network=resnet_v1_50 --rounds=5
 """
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +14,22 @@ from typing import Any
 from absl import flags
 
 from benchmarks import harness
+
+tf = harness.LazyModule("tensorflow")
+v1 = harness.LazyModule("tensorflow.compat.v1")
+kfac = harness.LazyModule("kfac")
+replicate = harness.LazyModule("replicate")
+factory = harness.LazyModule("examples.slim.networks.factory")
+residual_networks = harness.LazyModule("benchmarks.kfac_step.residual_networks")
+session_programs = harness.LazyModule("benchmarks.session_programs")
+fallback = harness.LazyModule("replicate.estimator.checkpoints.fallback")
+fenced_model_dir = harness.LazyModule("replicate.estimator.checkpoints.fenced_model_dir")
+reading = harness.LazyModule("replicate.estimator.checkpoints.reading")
+finite = harness.LazyModule("replicate.estimator.hooks.finite")
+readings = harness.LazyModule("replicate.estimator.hooks.readings")
+saving = harness.LazyModule("replicate.estimator.hooks.saving")
+model_average = harness.LazyModule("replicate.model_average")
+
 
 WAYS = ("replicate", "plain Saver")
 OPERATIONS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
@@ -35,12 +53,6 @@ class Trained:
     """
 
     def __init__(self, network: str, side: int, towers: int) -> None:
-        import tensorflow as tf  # noqa: PLC0415
-
-        import replicate  # noqa: PLC0415
-        from benchmarks.session_programs import SessionProgram  # noqa: PLC0415
-
-        v1 = tf.compat.v1
         mean, devices = v1.losses.Reduction.MEAN, harness.cpu_names(towers)
         replicated = replicate.replicate_model_fn(_model_fn(network), mean, devices)
 
@@ -51,7 +63,7 @@ class Trained:
             return v1.assign_add(v1.train.get_global_step(), 1)
 
         options = v1.ConfigProto(device_count={"CPU": towers}, allow_soft_placement=True)
-        program = SessionProgram(build, config=options)
+        program = session_programs.SessionProgram(build, config=options)
         self.graph, self.session, self._next_step = program.graph, program.session, program.train
 
     @property
@@ -72,22 +84,14 @@ class EstimatorWay:
 
     def __init__(self, trained: Trained, folder: str) -> None:
         """Saves a first checkpoint to `folder`."""
-        import tensorflow as tf  # noqa: PLC0415
-
-        import replicate  # noqa: PLC0415
-        from replicate.estimator.checkpoints import fallback, reading  # noqa: PLC0415
-        from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir  # noqa: PLC0415
-        from replicate.estimator.hooks.finite import FiniteVariablesListener  # noqa: PLC0415
-        from replicate.estimator.hooks.readings import StepReadings  # noqa: PLC0415
-        from replicate.estimator.hooks.saving import CheckpointHook, build_saver  # noqa: PLC0415
-
         config = replicate.RunConfig(
             model_dir=folder, keep_checkpoint_max=1, checkpoint_save_graph_def=False
         )
-        saver = build_saver(tf.compat.v1.train.Scaffold(), config)
-        readings = StepReadings(trained.spec.train_op, trained.spec.loss)
-        listeners, directory = [FiniteVariablesListener()], FencedModelDir(folder)
-        hook = CheckpointHook(directory, saver, readings, config, listeners=listeners)
+        saver = saving.build_saver(v1.train.Scaffold(), config)
+        read = readings.StepReadings(trained.spec.train_op, trained.spec.loss)
+        directory = fenced_model_dir.FencedModelDir(folder)
+        listeners = [finite.FiniteVariablesListener()]
+        hook = saving.CheckpointHook(directory, saver, read, config, listeners=listeners)
         hook.begin()
         hook.after_create_session(trained.session, None)
         self.save: Callable[[], Any] = lambda: hook.end(trained.session)
@@ -104,13 +108,9 @@ class PlainWay:
 
     def __init__(self, trained: Trained, folder: str) -> None:
         """Saves a first checkpoint to `folder`."""
-        import tensorflow as tf  # noqa: PLC0415
-
-        from replicate.model_average import saved_objects  # noqa: PLC0415
-
-        self._train = tf.compat.v1.train
+        self._train = v1.train
         self._session, self._folder = trained.session, folder
-        self._saver = self._train.Saver(saved_objects(), max_to_keep=1)
+        self._saver = self._train.Saver(model_average.saved_objects(), max_to_keep=1)
         self.save()
 
     def save(self) -> None:
@@ -128,28 +128,19 @@ class PlainWay:
 
 
 def _model_fn(network: str) -> Any:
-    import tensorflow as tf  # noqa: PLC0415
-
-    import kfac  # noqa: PLC0415
-    import replicate  # noqa: PLC0415
-    from benchmarks.tower_step.tower_models import mean_cross_entropy  # noqa: PLC0415
-    from examples.slim.networks import factory  # noqa: PLC0415
-
     network_fn = factory.get_network_fn(network, CLASSES, is_training=True)
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         logits, _ = network_fn(features)
         layers = kfac.graph_layer_collection()
-        layers.set_default_scale_and_shift_approximation("diagonal")
-        layers.register_categorical_predictive_distribution(logits, name="logits")
-        layers.auto_register_layers()
-        loss = mean_cross_entropy(logits, labels)
+        residual_networks.register(layers, logits)
+        loss = session_programs.mean_cross_entropy(logits, labels)
         optimizer = replicate.TowerOptimizer(
             lambda: kfac.PeriodicInvCovUpdateKfacOpt(
                 learning_rate=0.01, damping=0.1, layer_collection=layers
             )
         )
-        train_op = optimizer.minimize(loss, tf.compat.v1.train.get_global_step())
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
     return model_fn

@@ -5,6 +5,8 @@ TensorFlow 2.15 is the last version with `tf.estimator`, so both run there, in s
     python -m benchmarks.estimator_overhead --python=PATH/TO/TF215/bin/python --repeats=3
 """
 
+from __future__ import annotations
+
 import importlib
 import itertools
 import json
@@ -20,6 +22,10 @@ from absl import flags
 
 from benchmarks import harness
 
+tf = harness.LazyModule("tensorflow")
+v1 = harness.LazyModule("tensorflow.compat.v1")
+
+
 LOOPS = ("bare", "no hook", "a hook")
 RUNTIMES = ("replicate", "tf.estimator")
 BLOCK = 100
@@ -33,9 +39,6 @@ FLAGS = flags.FLAGS
 
 def time_here(runtime: str, steps: int) -> Times:
     """Times the loops of one runtime in this process."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    v1 = tf.compat.v1
     api: Any = importlib.import_module("replicate") if runtime == RUNTIMES[0] else v1.estimator
     moments: list[float] = []
     with tf.Graph().as_default(), v1.Session() as session:
@@ -57,16 +60,10 @@ def time_here(runtime: str, steps: int) -> Times:
 
 
 def _input_fn() -> Any:
-    import tensorflow as tf  # noqa: PLC0415
-
     return tf.data.Dataset.from_tensors((tf.ones([8, 4]), tf.ones([8, 1]))).repeat()
 
 
 def _model_fn(api: Any) -> Callable[..., Any]:
-    import tensorflow as tf  # noqa: PLC0415
-
-    v1 = tf.compat.v1
-
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         loss = tf.reduce_mean(tf.square(features @ v1.get_variable("w", [4, 1]) - labels))
         optimizer = v1.train.GradientDescentOptimizer(0.01)
@@ -78,8 +75,6 @@ def _model_fn(api: Any) -> Callable[..., Any]:
 
 def _logged_means(folder: str) -> list[float]:
     """Returns the seconds per step of all blocks but the first, from the event files."""
-    import tensorflow as tf  # noqa: PLC0415
-
     speeds = [
         value.simple_value
         for path in pathlib.Path(folder).glob("events*")

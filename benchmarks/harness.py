@@ -4,10 +4,14 @@ Importing this module does not import TensorFlow or Matplotlib, so that `--help`
 quick and a child process can set up its devices first.
 """
 
+from __future__ import annotations
+
 import contextlib
 import datetime
+import importlib
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import resource
@@ -23,6 +27,18 @@ from absl import app, flags
 
 from replicate import onednn
 
+
+class LazyModule:
+    """Module that is imported when one of its attributes is first used, after --help."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+tf = LazyModule("tensorflow")
 ROOT = pathlib.Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 2000
 """Length of the end of a failed program's standard error that is shown."""
@@ -195,10 +211,14 @@ def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
     return [time / other for time, other in zip(times, others, strict=True)]
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """Formats values as "median [smallest, largest]" with `digits` decimals."""
+def spread(values: Sequence[float], digits: int, kind: str = "f") -> str:
+    """Formats values as "median [smallest, largest]", and those that are not finite as "–".
+
+    `kind` is "f" for so many decimals, "g" for as many significant digits.
+    """
     median, least, most = (
-        f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+        f"{value:.{digits}{kind}}" if math.isfinite(value) else "–"
+        for value in (statistics.median(values), min(values), max(values))
     )
     return f"{median} [{least}, {most}]"
 
@@ -223,8 +243,6 @@ def divide_cpu(count: int) -> list[str]:
 
     Call this before TensorFlow runs anything.
     """
-    import tensorflow as tf  # noqa: PLC0415
-
     cpu, *_ = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(cpu, logical)
@@ -238,8 +256,6 @@ def cpu_names(count: int) -> list[str]:
 
 def run_constant() -> None:
     """Runs a constant in a session, so that TensorFlow allocates its base memory."""
-    import tensorflow as tf  # noqa: PLC0415
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(tf.constant(0))
 

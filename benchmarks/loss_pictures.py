@@ -1,14 +1,16 @@
 """Pictures of training losses: a row for each problem, by steps on the left, by seconds right.
 
-Imports Matplotlib, so benchmarks import this module only when they draw.
+Imports Matplotlib when it draws.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from benchmarks import harness
+from benchmarks.curves import Curve
+
+figures = harness.LazyModule("matplotlib.figure")
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -26,25 +28,22 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 """How the lines of an optimizer look, by its name in the legend."""
 
+NAMES = {
+    "momentum": "momentum SGD",
+    "SGD": "momentum SGD",
+    "adam": "Adam",
+    "kfac fixed": "K-FAC, fixed settings",
+    "kfac": "K-FAC, adaptive",
+    "kfac growing": "K-FAC, growing batches",
+    "K-FAC, expand": "K-FAC",
+    "K-FAC, reduce": "K-FAC-reduce",
+    "tensorflow-kfac": "tensorflow/kfac",
+}
+"""Names in the legend of optimizers that benchmarks call otherwise."""
+
 _PIXELS_PER_INCH = 120
 _ROW_INCHES = 3.9
 _LOGARITHMIC_ABOVE = 20  # first loss / target
-
-
-class Line(NamedTuple):
-    """One training run.
-
-    Attributes:
-      optimizer: A key of `STYLES`.
-      steps: Steps before each measurement.
-      seconds: Training time before each measurement.
-      losses: The measurements.
-    """
-
-    optimizer: str
-    steps: Sequence[int]
-    seconds: Sequence[float]
-    losses: Sequence[float]
 
 
 class Row(NamedTuple):
@@ -52,14 +51,14 @@ class Row(NamedTuple):
 
     Attributes:
       title: Name of the problem.
-      lines: The runs.
+      runs: Training runs by optimizer, a key of `NAMES` or `STYLES`.
       target: A loss, drawn as a horizontal line.
       target_label: Its words in the legend.
       shown: The optimizer whose runs decide how far the axes go; empty: all.
     """
 
     title: str
-    lines: Sequence[Line]
+    runs: Mapping[str, Sequence[Curve]]
     target: float
     target_label: str
     shown: str = ""
@@ -78,7 +77,7 @@ def draw(
       seconds: Label of the horizontal axes on the right.
     """
     size = (10, 0.4 + _ROW_INCHES * len(rows))
-    figure = Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
+    figure = figures.Figure(figsize=size, dpi=_PIXELS_PER_INCH, layout="constrained")
     figure.suptitle(title, fontweight="bold")
     for row, panels in zip(rows, figure.subplots(len(rows), 2, squeeze=False), strict=True):
         for axes, unit in zip(panels, ("steps", "seconds"), strict=True):
@@ -90,24 +89,25 @@ def draw(
     figure.savefig(path)
 
 
-def _panel(axes: Axes, row: Row, unit: str) -> None:
+def _panel(axes: Any, row: Row, unit: str) -> None:
     """Draws every run, and the target."""
-    labelled: set[str] = set()
-    for line in row.lines:
-        label = "_" if line.optimizer in labelled else line.optimizer
-        labelled.add(line.optimizer)
-        style = STYLES[line.optimizer]
-        axes.plot(getattr(line, unit), line.losses, linewidth=1.3, alpha=0.8, label=label, **style)
+    for optimizer, curves in row.runs.items():
+        name = NAMES.get(optimizer, optimizer)
+        style = {"linewidth": 1.3, "alpha": 0.8, **STYLES[name]}
+        for number, curve in enumerate(curves):
+            label = "_" if number else name
+            axes.plot(getattr(curve, unit), curve.losses, label=label, **style)
     axes.axhline(row.target, color="black", linewidth=0.7, label=row.target_label)
-    shown = [line for line in row.lines if row.shown in ("", line.optimizer)]
-    axes.set_xlim(0, max(getattr(line, unit)[-1] for line in shown))
-    first = max(loss for line in shown for loss in line.losses if math.isfinite(loss))
+    chosen = [row.shown] if row.shown else row.runs
+    shown = [curve for optimizer in chosen for curve in row.runs[optimizer]]
+    axes.set_xlim(0, max(getattr(curve, unit)[-1] for curve in shown))
+    first = max(loss for curve in shown for loss in curve.losses if math.isfinite(loss))
     if first / row.target > _LOGARITHMIC_ABOVE:
         axes.set_yscale("log")
         axes.set_ylim(row.target / 4, 2 * first)
     else:
         margin = 0.25 * (first - row.target)
-        last = min(line.losses[-1] for line in shown)
+        last = min(curve.losses[-1] for curve in shown)
         axes.set_ylim(min(row.target, last) - margin / 4, row.target + margin)
     axes.grid(color="#E6E6E6")
     axes.set_axisbelow(True)

@@ -6,6 +6,8 @@ of TensorFlow, so each peak is compared with that of a process that only runs a 
     python -m benchmarks.memory --group=MLP --group="K-FAC, autoencoder" --repeats=3
 """
 
+from __future__ import annotations
+
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +18,16 @@ from absl import flags
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import OPTIMIZERS
 
+step_programs = harness.LazyModule("benchmarks.kfac_step.step_programs")
+tower_models = harness.LazyModule("benchmarks.tower_step.tower_models")
+tower_programs = harness.LazyModule("benchmarks.tower_step.tower_programs")
+
+
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
 TOWER_GROUPS = ("ConvNet 28x28", "MLP", "ResNet-50 64x64")
 KFAC_GROUPS = {"K-FAC, ConvNet": "convnet", "K-FAC, autoencoder": "autoencoder"}
 RESNET_GROUPS = {"K-FAC, ResNet-20": "resnet20", "K-FAC, ResNet-50": "resnet50"}
+_MODELS = {**KFAC_GROUPS, **RESNET_GROUPS}
 BATCH_SIZE = 256
 RESNET_BATCH_SIZE = 32
 ALONE = "TensorFlow alone"
@@ -34,15 +42,12 @@ def peak_here(group: str, case: str, steps: int) -> int:
     """Trains in this process and returns its peak bytes, including TensorFlow's own."""
     if group == ALONE:
         harness.run_constant()
-    elif group in {**KFAC_GROUPS, **RESNET_GROUPS}:
-        from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
-
-        model = {**KFAC_GROUPS, **RESNET_GROUPS}[group]
-        Program(model, case, curvature_share=FLAGS.curvature_share).run(steps)
+    elif group in _MODELS:
+        step_programs.Program(_MODELS[group], case, curvature_share=FLAGS.curvature_share).run(
+            steps
+        )
     else:
         devices = harness.divide_cpu(TOWERS[case])
-        from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
-
         size = RESNET_BATCH_SIZE if group.startswith("ResNet") else BATCH_SIZE
         model = tower_models.make(group, size)
         tower_programs.GraphProgram(model, devices, tower_programs.replicated).run(steps)

@@ -12,6 +12,9 @@ from absl import flags
 
 from benchmarks import harness
 
+kfac = harness.LazyModule("kfac")
+v1 = harness.LazyModule("tensorflow.compat.v1")
+
 NAME = "tensorflow-kfac"
 FOLDER = harness.ROOT / "runs" / "bench" / "venvs"
 """Default folder of the environment."""
@@ -62,8 +65,6 @@ def command_of(rival: str, module: str, *options: str) -> list[str]:
 
 def is_here() -> bool:
     """Returns True where `import kfac` finds tensorflow/kfac."""
-    import kfac  # noqa: PLC0415
-
     return not hasattr(kfac, "graph_layer_collection")
 
 
@@ -78,8 +79,6 @@ def _run() -> None:
     harness.set_environment()
     module = sys.argv.pop(1)
     if module != "benchmarks.start":  # It chooses the behaviour itself.
-        import tensorflow as tf  # noqa: PLC0415
-
-        tf.compat.v1.disable_v2_behavior()
-        tf.compat.v1.enable_resource_variables()
+        v1.disable_v2_behavior()
+        v1.enable_resource_variables()
     runpy.run_module(module, run_name="__main__", alter_sys=True)

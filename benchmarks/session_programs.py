@@ -1,4 +1,4 @@
-"""A training operation in a graph and session of its own, whose steps benchmarks time."""
+"""Training operations in graphs and sessions of their own, whose steps benchmarks time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +34,12 @@ class SessionProgram:
     def run(self, steps: int) -> float:
         """Runs some steps and returns the mean seconds per step."""
         return harness.mean_seconds(lambda: self.session.run(self.train), steps)
+
+
+def mean_cross_entropy(logits: Any, labels: Any) -> Any:
+    """Returns the mean of the cross entropies of logits [..., classes] and labels, shape []."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
 
 
 def traced(session: Any, fetches: Any, feeds: Any = None) -> Any:

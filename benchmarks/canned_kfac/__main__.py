@@ -4,18 +4,19 @@ python -m benchmarks.canned_kfac
 python -m benchmarks.canned_kfac --problem=mnist --data_dir=DIR     # DIR has the IDX files
 """
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from absl import flags
 
 from benchmarks import harness
 from benchmarks.canned_kfac import problems
 
-if TYPE_CHECKING:
-    from benchmarks.canned_kfac.problems import Problem
-    from benchmarks.canned_kfac.races import Training
+races = harness.LazyModule("benchmarks.canned_kfac.races")
+
 
 FLAGS = flags.FLAGS
 BASELINE = "Adam"
@@ -36,13 +37,11 @@ class Result(NamedTuple):
 
     rate: float
     steps: int | None
-    trainings: Sequence["Training"]
+    trainings: Sequence[races.Training]
 
 
-def find_steps(problem: "Problem", name: str, seeds: int) -> tuple[float, int | None]:
+def find_steps(problem: problems.Problem, name: str, seeds: int) -> tuple[float, int | None]:
     """Returns the best number of an optimizer, and the steps to the target."""
-    from benchmarks.canned_kfac import races  # noqa: PLC0415
-
     curves = races.Curves(problem, name)
     _, rates = races.OPTIMIZERS[name]
     found = {rate: [curves.run(rate) for _ in range(seeds)] for rate in rates}
@@ -50,12 +49,12 @@ def find_steps(problem: "Problem", name: str, seeds: int) -> tuple[float, int | 
     return races.best(found, problem.target)
 
 
-def race(problem: "Problem", names: Sequence[str], seeds: int, rounds: int) -> dict[str, Result]:
+def race(
+    problem: problems.Problem, names: Sequence[str], seeds: int, rounds: int
+) -> dict[str, Result]:
     """Returns the results of the optimizers on a problem."""
-    from benchmarks.canned_kfac import races  # noqa: PLC0415
-
     chosen = {name: find_steps(problem, name, seeds) for name in names}
-    trainings: dict[str, list[Training]] = {name: [] for name in names}
+    trainings: dict[str, list[races.Training]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, (rate, steps) in chosen.items():
             if steps:
@@ -63,7 +62,7 @@ def race(problem: "Problem", names: Sequence[str], seeds: int, rounds: int) -> d
     return {name: Result(*chosen[name], trainings[name]) for name in names}
 
 
-def lines(name: str, problem: "Problem", results: Mapping[str, Result]) -> Iterator[str]:
+def lines(name: str, problem: problems.Problem, results: Mapping[str, Result]) -> Iterator[str]:
     """Yields the lines of a table. Ratios compare with Adam in the same turn."""
     yield f"{name}: {problem.batch_size} rows in a step, held-out loss {problem.target:g}"
     rows = [[name, *_cells(result, results.get(BASELINE))] for name, result in results.items()]
@@ -89,8 +88,6 @@ def _cells(result: Result, baseline: Result | None) -> list[str]:
 
 def main(_: Sequence[str]) -> None:
     """Runs the races, then prints and saves the results."""
-    from benchmarks.canned_kfac import races  # noqa: PLC0415
-
     names = FLAGS.optimizer or list(races.OPTIMIZERS)
     found = {}
     for name in FLAGS.problem:

@@ -15,8 +15,10 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from benchmarks import harness
 from benchmarks.canned_kfac import problems
 from benchmarks.canned_kfac.problems import FEATURE, Problem
+from benchmarks.curves import Curve, record
 
 v1 = tf.compat.v1
 
@@ -38,19 +40,6 @@ OPTIMIZERS: Mapping[str, tuple[Callable[[Rate], Any], tuple[float, ...]]] = {
 }
 """Optimizers by name, with the numbers that each may choose from: learning rates, and the first
 damping of adaptive K-FAC."""
-
-
-class Curve(NamedTuple):
-    """Held-out losses, and accuracies, after the steps of a run."""
-
-    steps: list[int]
-    losses: list[float]
-    accuracies: list[float]
-
-    def reach(self, loss: float) -> int | None:
-        """Returns the steps before the first measurement at or below a loss, or None."""
-        pairs = zip(self.steps, self.losses, strict=True)
-        return next((steps for steps, value in pairs if value <= loss), None)
 
 
 class Training(NamedTuple):
@@ -104,28 +93,26 @@ class Curves:
                 found = estimator.model_fn({FEATURE: held_out}, None, "infer", estimator.config)
             labels = tf.constant(problem.held_out.labels)
             chosen = tf.gather(found.predictions["probabilities"], labels, axis=1, batch_dims=1)
-            hits = tf.equal(found.predictions["class_ids"][:, 0], tf.cast(labels, tf.int64))
-            measures = [
-                -tf.reduce_mean(tf.math.log(chosen)),
-                tf.reduce_mean(tf.cast(hits, tf.float32)),
-            ]
+            loss = -tf.reduce_mean(tf.math.log(chosen))
         self._session = v1.Session(graph=graph)
         self._step = self._session.make_callable(train.train_op, [self._rate])
-        self._measure = self._session.make_callable(measures)
+        self._measure = self._session.make_callable(loss)
 
     def run(self, rate: float) -> Curve:
         """Trains anew, from other weights than in the run before, and returns the curve."""
         self._session.run(self._initialize, {self._rate: rate})
-        curve = Curve([], [], [])
-        for done in range(0, self._problem.steps + 1, self._problem.every):
-            loss, accuracy = map(float, self._measure())
-            for values, value in zip(curve, (done, loss, accuracy), strict=True):
-                values.append(value)
-            if loss <= self._problem.target:
-                break
-            for _ in range(self._problem.every):
-                self._step(rate)
-        return curve
+        problem = self._problem
+
+        def advance() -> float:
+            seconds = harness.mean_seconds(lambda: self._step(rate), problem.every)
+            return problem.every * seconds
+
+        def is_over(curve: Curve) -> bool:
+            return curve.losses[-1] <= problem.target
+
+        return record(
+            lambda: float(self._measure()), advance, problem.steps, problem.every, is_over
+        )
 
     def close(self) -> None:
         """Closes the session."""

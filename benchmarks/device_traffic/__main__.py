@@ -15,14 +15,16 @@ more than 1 KiB, among these, that cross one after another.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from absl import flags
 
 from benchmarks import harness
 
-if TYPE_CHECKING:
-    from benchmarks.device_traffic.traffic import Traffic
+steps = harness.LazyModule("benchmarks.device_traffic.steps")
+model_deploy = harness.LazyModule("model_deploy")
+traffic = harness.LazyModule("benchmarks.device_traffic.traffic")
+
 
 ROUTES = ("CPU>GPU", "GPU>CPU", "GPU>GPU")
 SCOPE = "gradient_aggregating"
@@ -39,7 +41,7 @@ REDUCTION_HEADS = (
 FLAGS = flags.FLAGS
 
 
-def step_row(name: str, towers: int, found: Traffic) -> list[object]:
+def step_row(name: str, towers: int, found: traffic.Traffic) -> list[object]:
     """Returns the cells of a step."""
     sent = (f"{found.sent(route) / 1e3:.1f}" for route in ROUTES)
     kept = max((size for device, size in found.kept.items() if device != "CPU:0"), default=0)
@@ -47,30 +49,26 @@ def step_row(name: str, towers: int, found: Traffic) -> list[object]:
     return [name, towers, *sent, *counts, f"{kept / 1e6:.2f}"]
 
 
-def reduction_row(towers: int, reduction: str, found: Traffic, unit: float) -> list[object]:
+def reduction_row(towers: int, reduction: str, found: traffic.Traffic, unit: float) -> list[object]:
     """Returns the cells of a reduction."""
-    from benchmarks.device_traffic.traffic import CPU, flow  # noqa: PLC0415
-
     links = found.links(SCOPE)
     gpus = [f"GPU:{index}" for index in range(towers)]
-    every, halves = [CPU, *gpus], (gpus[: towers // 2], gpus[towers // 2 :])
+    every, halves = [traffic.CPU, *gpus], (gpus[: towers // 2], gpus[towers // 2 :])
     sizes = (
-        flow(links, every, every),
+        traffic.flow(links, every, every),
         max(links.values(), default=0),
-        flow(links, every, [CPU]),
-        max(flow(links, every, [gpu]) for gpu in gpus),
-        max(flow(links, [gpu], every) for gpu in gpus),
-        max(flow(links, *halves), flow(links, *halves[::-1])),
+        traffic.flow(links, every, [traffic.CPU]),
+        max(traffic.flow(links, every, [gpu]) for gpu in gpus),
+        max(traffic.flow(links, [gpu], every) for gpu in gpus),
+        max(traffic.flow(links, *halves), traffic.flow(links, *halves[::-1])),
     )
     cells = [f"{size / unit:.1f}" for size in sizes]
     return [towers, f"`{reduction}`", *cells, found.transfers]
 
 
-def details(found: Traffic) -> Iterator[str]:
+def details(found: traffic.Traffic) -> Iterator[str]:
     """Yields a line for each large tensor that crosses, wait, device and missing kernel."""
-    from benchmarks.device_traffic.traffic import is_large  # noqa: PLC0415
-
-    large = [each for each in found.crossings if is_large(each.bytes)]
+    large = [each for each in found.crossings if traffic.is_large(each.bytes)]
     for title, crossings in (("crosses", large), ("wait", found.waits)):
         for each in crossings:
             size = "?" if each.bytes is None else each.bytes
@@ -85,15 +83,14 @@ def details(found: Traffic) -> Iterator[str]:
 
 def main(_: Sequence[str]) -> None:
     """Measures the chosen steps, or reductions, then prints and saves the results."""
-    from benchmarks.device_traffic import steps  # noqa: PLC0415
-    from model_deploy import GradientReduction  # noqa: PLC0415
-
     record, rows, notes = {}, [], []
     heads = REDUCTION_HEADS if FLAGS.reductions else STEP_HEADS
     unknown = set(FLAGS.step) - set(steps.NAMES)
     if unknown:
         raise SystemExit(f"No steps: {sorted(unknown)}. Accepted are {', '.join(steps.NAMES)}.")
-    names = get_args(GradientReduction) if FLAGS.reductions else FLAGS.step or steps.NAMES
+    names = FLAGS.step or steps.NAMES
+    if FLAGS.reductions:
+        names = get_args(model_deploy.GradientReduction)
     for towers in FLAGS.towers:
         for name in names:
             if FLAGS.reductions:

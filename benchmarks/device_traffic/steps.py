@@ -16,7 +16,7 @@ import kfac
 import model_deploy
 import replicate
 from benchmarks.device_traffic.traffic import Traffic, measure
-from benchmarks.tower_step.tower_models import mean_cross_entropy
+from benchmarks.session_programs import mean_cross_entropy
 from examples import convnet_model
 from examples.slim.networks import factory
 from replicate.estimator.session_options import begin_graph

@@ -4,10 +4,15 @@ The main process does not import TensorFlow, so that it takes no GPU memory. It 
 a program to find the GPUs, chooses the devices, and passes them to each part.
 """
 
+from __future__ import annotations
+
 import json
 from typing import NamedTuple
 
 from benchmarks import harness
+
+tf = harness.LazyModule("tensorflow")
+
 
 MOST_TOWERS = 4
 TOWERS_WITHOUT_GPUS = 2
@@ -70,8 +75,6 @@ def set_up(devices: Devices) -> None:
     Ops without a kernel for GPUs then run on the CPU, as they do in an Estimator. Sessions without
     options refuse them otherwise.
     """
-    import tensorflow as tf  # noqa: PLC0415
-
     tf.config.set_soft_device_placement(True)
     if not devices.are_gpus:
         harness.divide_cpu(len(devices.names))
@@ -88,8 +91,6 @@ def find_gpus() -> list[Gpu]:
 
 
 def _find_gpus_here() -> list[Gpu]:
-    import tensorflow as tf  # noqa: PLC0415
-
     physical = tf.config.list_physical_devices("GPU")
     for gpu in physical:
         tf.config.experimental.set_memory_growth(gpu, True)

@@ -11,7 +11,6 @@ and halve it. Then the float16 model makes as many steps as the float32 model.
 """
 
 import math
-import typing
 from typing import Any
 
 import numpy as np
@@ -104,21 +103,6 @@ def relative_difference(values: list[np.ndarray], expected: list[np.ndarray]) ->
     return float(max(np.abs(one - other).max() for one, other in pairs) / largest)
 
 
-@typing.final
-class HalfPrecision(tower_models.Model):
-    """A model that computes its logits in float16, from float32 parameters and features."""
-
-    def __init__(self, model: tower_models.Model) -> None:
-        self.parameters = model.parameters
-        self.batch = model.batch
-        self._model = model
-
-    def logits(self, parameters: tower_models.Parameters, features: Any) -> Any:
-        """Returns the logits, float16 [batch, classes]."""
-        half = {name: tf.cast(value, tf.float16) for name, value in parameters.items()}
-        return self._model.logits(half, tf.cast(features, tf.float16))
-
-
 def compare_precisions(devices: Devices, steps: int = STEPS) -> Outcome:
     """Trains an MLP and a ConvNet in both precisions."""
     rows = [
@@ -141,7 +125,7 @@ def compare_precisions(devices: Devices, steps: int = STEPS) -> Outcome:
 def _compare_losses(model: tower_models.Model, devices: Devices, steps: int) -> list[Any]:
     """Returns the cells of a row of the table, after the name."""
     losses = Training(model, devices.names, momentum).losses(steps)
-    half = Training(HalfPrecision(model), devices.names, momentum, LOSS_SCALE)
+    half = Training(model, devices.names, momentum, LOSS_SCALE)
     skipped, last = 0, math.nan
     while half.value("global_step") < steps and skipped <= MOST_SKIPPED:
         (last,) = half.losses(1)

@@ -25,22 +25,26 @@ BLOCK = step_programs.INVERT_EVERY
 """Steps in a block: one interval between K-FAC's inverses."""
 
 
-def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODELS) -> Outcome:
+def compare(devices: Devices) -> Outcome:
     """Times the programs. There is no limit: the part fails only if a program does."""
     device = devices.names[0]
     of_kfac = {}
-    for model in models:
+    for model in MODELS:
         programs = {
             n: step_programs.Program(model, n, BATCH_SIZE, device=device) for n in OPTIMIZERS
         }
-        times = _time(programs, rounds)
+        times = _time(programs)
         of_kfac[model] = times["K-FAC"], times["momentum"]
     # NCCL, the default on GPUs, refuses two replicas on one GPU.
     way = tf.distribute.ReductionToOneDevice() if devices.part_megabytes else None
     convnet = tower_models.ConvNet(28, BATCH_SIZE)
-    times = _time(tower_programs.all_ways(convnet, devices.names, way), rounds)
+    times = _time(tower_programs.all_ways(convnet, devices.names, way))
     of_towers = {way: (times[WAYS[0]], times[way]) for way in WAYS[1:]}
-    times = time_reductions(devices, rounds)
+    wide, programs = mlp(16, (2048, 2048)), {}
+    for reduction in get_args(GradientReduction):
+        build = functools.partial(tower_programs.replicated, reduction=reduction)
+        programs[reduction] = tower_programs.GraphProgram(wide, devices.names, build)
+    times = _time(programs)
     of_reductions = {way: (each, times["last"]) for way, each in times.items() if way != "last"}
     tables = (
         _table(f"K-FAC on {device}", ("model", "K-FAC", "momentum"), of_kfac),
@@ -54,20 +58,8 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
     return judge(True, summary, *tables)
 
 
-def time_reductions(
-    devices: Devices, rounds: int, model: tower_models.Model | None = None
-) -> Mapping[str, Sequence[float]]:
-    """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`."""
-    programs = {}
-    for way in get_args(GradientReduction):
-        build = functools.partial(tower_programs.replicated, reduction=way)
-        wide = model or mlp(16, (2048, 2048))
-        programs[way] = tower_programs.GraphProgram(wide, devices.names, build)
-    return _time(programs, rounds)
-
-
-def _time(programs: Mapping[str, harness.Program], rounds: int) -> Mapping[str, Sequence[float]]:
-    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
+def _time(programs: Mapping[str, harness.Program]) -> Mapping[str, Sequence[float]]:
+    return harness.take_turns(programs, ROUNDS, BLOCK, warm_up=BLOCK)
 
 
 def _table(

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from benchmarks.session_programs import SessionProgram
+from benchmarks.session_programs import SessionProgram, mean_cross_entropy
 from benchmarks.tower_step import tower_models, tower_programs
 
 v1 = tf.compat.v1
@@ -114,11 +114,18 @@ class Training(SessionProgram):
         prepare: Preparation,
         loss_scale: replicate.DynamicLossScale | None = None,
     ) -> None:
-        """Builds the graph and initializes the variables."""
+        """Builds the graph and initializes the variables.
+
+        With a loss scale, logits are computed in float16, from float32 variables and features.
+        """
 
         def model_fn(features: Any, labels: Any, mode: str) -> Any:
-            logits = model.logits(tower_programs.get_variables(model), features)
-            loss = tower_models.mean_cross_entropy(tf.cast(logits, tf.float32), labels)
+            parameters = tower_programs.get_variables(model)
+            if loss_scale is not None:
+                parameters = {name: tf.cast(x, tf.float16) for name, x in parameters.items()}
+                features = tf.cast(features, tf.float16)
+            logits = model.logits(parameters, features)
+            loss = mean_cross_entropy(tf.cast(logits, tf.float32), labels)
             make_optimizer = prepare(logits, labels)
             optimizer = replicate.TowerOptimizer(make_optimizer, loss_scale=loss_scale)
             train_op = optimizer.minimize(loss, v1.train.get_global_step())

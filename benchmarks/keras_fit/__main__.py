@@ -14,14 +14,14 @@ another class.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from absl import flags
 
-from benchmarks import harness
+from benchmarks import curves, harness, loss_pictures
+from benchmarks.curves import Curve
 
-if TYPE_CHECKING:
-    from benchmarks.keras_fit.race import Curve
+mnist = harness.LazyModule("examples.mnist")
+race = harness.LazyModule("benchmarks.keras_fit.race")
 
 FLAGS = flags.FLAGS
 PERCEPTRON = (0.1, 0.03)
@@ -44,53 +44,28 @@ def define_flags() -> None:
     harness.define_flags(picture=True)
 
 
-def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
+def best(found: Mapping[float, Curve], losses: Sequence[float]) -> float:
     """Returns the learning rate that reaches the lowest loss of all first.
 
     A rate that reaches more of the losses, which fall, is better.
     """
 
     def rank(rate: float) -> tuple[float, float, float]:
-        reached = [found for loss in losses if (found := curves[rate].reach(loss))]
-        last = reached[-1][0] if reached else 0
-        return -len(reached), last, min(curves[rate].losses)
+        reached = [steps for loss in losses if (steps := found[rate].reach(loss)) is not None]
+        return -len(reached), max(reached, default=0), min(found[rate].losses)
 
-    return min(curves, key=rank)
-
-
-def table(
-    runs: Mapping[str, tuple[float, Sequence["Curve"]]], losses: Sequence[float], unit: str = "nats"
-) -> list[str]:
-    """Returns the rows of the table: steps and seconds to each loss.
-
-    `runs` has each optimizer's best rate, and its curves.
-    """
-    from benchmarks.keras_fit import race  # noqa: PLC0415
-
-    rows = []
-    for name, (rate, curves) in runs.items():
-        per_step = statistics.median(curve.seconds[-1] / curve.steps[-1] for curve in curves)
-        cells = [race.cell_of_loss(curves, loss, per_step) for loss in losses]
-        last = harness.spread([curve.losses[-1] for curve in curves], 3)
-        rows.append([name, f"{rate:g}", f"{1000 * per_step:.1f}", *cells, last])
-    to_reach = [f"{loss:g} {unit}" for loss in losses]
-    return list(
-        harness.table(("optimizer", "learning rate", "ms per step", *to_reach, "end"), rows)
-    )
+    return min(found, key=rank)
 
 
 def main(argv: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
     del argv
-    from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
-    from examples import mnist  # noqa: PLC0415
-
     data = mnist.load(FLAGS.data_dir)
     is_of_images = FLAGS.network != "perceptron"
     racers, held_out = race.optimizers(FLAGS.network), data.test if is_of_images else None
     losses = [float(loss) for loss in FLAGS.losses or (IMAGES if is_of_images else PERCEPTRON)]
 
-    def run(name: str, rate: float, seed: int) -> "Curve":
+    def run(name: str, rate: float, seed: int) -> Curve:
         optimizer = racers[name][0](race.decaying(rate, FLAGS.steps))
         length = FLAGS.steps, FLAGS.every
         curve = race.train(FLAGS.network, optimizer, data.train, *length, held_out, seed)
@@ -101,25 +76,20 @@ def main(argv: Sequence[str]) -> None:
     for name, (_, rates) in racers.items():
         first = {rate: run(name, rate, 0) for rate in rates}
         rate = best(first, losses)
-        runs[name] = rate, [first[rate], *(run(name, rate, n) for n in range(1, FLAGS.seeds))]
-    print("\n".join(table(runs, losses, "wrong" if is_of_images else "nats")))
-    harness.save({n: {"rate": rate, "runs": curves} for n, (rate, curves) in runs.items()})
+        found = [first[rate], *(run(name, rate, n) for n in range(1, FLAGS.seeds))]
+        per_step = statistics.median(curve.seconds[-1] / curve.steps[-1] for curve in found)
+        runs[name] = curves.Raced(f"{rate:g}", per_step, found)
+    unit = "wrong" if is_of_images else "nats"
+    print("\n".join(curves.table(runs, losses, unit, "learning rate")))
+    harness.save({n: {"rate": float(rate), "runs": found} for n, (rate, _, found) in runs.items()})
     if FLAGS.picture:
-        draw({name: curves[0] for name, (_, curves) in runs.items()})
-
-
-def draw(curves: Mapping[str, "Curve"]) -> None:
-    """Draws the runs at the best learning rates, and Adam's last loss as a horizontal line."""
-    from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
-
-    names = {"SGD": "momentum SGD"}
-    lines = [loss_pictures.Line(names.get(name, name), *curve) for name, curve in curves.items()]
-    data = "MNIST" if FLAGS.data_dir else "digits"
-    target = curves["Adam"].losses[-1]
-    row = loss_pictures.Row(f"perceptron, {data}", lines, target, "Adam's last loss")
-    title = "Keras' fit, each optimizer at its best learning rate"
-    labels = "training loss, nats per image", "processor seconds of training"
-    loss_pictures.draw(title, labels[0], [row], FLAGS.picture, labels[1])
+        lines = {name: each.curves[:1] for name, each in runs.items()}
+        place = f"perceptron, {'MNIST' if FLAGS.data_dir else 'digits'}"
+        target = lines["Adam"][0].losses[-1]
+        row = loss_pictures.Row(place, lines, target, "Adam's last loss")
+        title = "Keras' fit, each optimizer at its best learning rate"
+        labels = "training loss, nats per image", "processor seconds of training"
+        loss_pictures.draw(title, labels[0], [row], FLAGS.picture, labels[1])
 
 
 if __name__ == "__main__":

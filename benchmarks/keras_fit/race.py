@@ -6,15 +6,15 @@ work on the machine changes less than that of the clock. Neither the measurement
 tracing of the training function counts.
 """
 
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 
 import kfac
+from benchmarks.curves import Curve, record
 from benchmarks.keras_fit.networks import NETWORKS
 from examples.mnist import Examples
 
@@ -23,33 +23,6 @@ MEASURED = 10_000
 """Training examples whose loss is measured."""
 HELD_OUT = 2_000
 """Held-out images whose classes are."""
-
-
-class Curve(NamedTuple):
-    """The training loss, or the share of wrong classes, over a run, with processor seconds."""
-
-    steps: list[int]
-    seconds: list[float]
-    losses: list[float]
-
-    def reach(self, loss: float) -> tuple[int, float] | None:
-        """Returns steps and seconds before the first measurement at or below a loss, or None."""
-        for steps, seconds, value in zip(*self, strict=True):
-            if value <= loss:
-                return steps, seconds
-        return None
-
-
-def cell_of_loss(curves: Sequence[Curve], loss: float, per_step: float) -> str:
-    """Returns a cell: the median of the runs' steps to a loss, and these in seconds.
-
-    If some runs do not reach it, it says how many do. `per_step` is in seconds.
-    """
-    reached = [found[0] for curve in curves if (found := curve.reach(loss)) is not None]
-    if len(reached) < len(curves):
-        return f"{len(reached)} of {len(curves)} runs"
-    steps = statistics.median(reached)
-    return f"{steps:g} steps, {steps * per_step:.1f} s"
 
 
 Make = Callable[[Any], Any]
@@ -121,19 +94,15 @@ def train(
     # Traces the function before the clock starts. Optimizers keep the state of these two steps.
     _fit(model, x[: 2 * BATCH], y[: 2 * BATCH])
     model.set_weights(start)
-    curve, seconds = Curve([], [], []), 0.0
-    for done in range(0, steps + 1, every):
-        curve.steps.append(done)
-        curve.seconds.append(seconds)
-        curve.losses.append(_measure(model, training, held_out))
-        if done == steps:
-            break
+
+    def advance() -> float:
         chosen = order.choice(len(x), every * BATCH)
         batch_x, batch_y = x[chosen], y[chosen]
         started = time.process_time()
         _fit(model, batch_x, batch_y)
-        seconds += time.process_time() - started
-    return curve
+        return time.process_time() - started
+
+    return record(lambda: _measure(model, training, held_out), advance, steps, every)
 
 
 def _measure(model: Any, training: Examples, held_out: Examples | None) -> float:

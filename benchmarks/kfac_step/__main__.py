@@ -9,19 +9,20 @@ in its own TensorFlow, on the other models.
     python -m benchmarks.kfac_step --model=resnet20 --curvature_share=0.125 --repeats=10
 """
 
+from __future__ import annotations
+
 import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from absl import flags
 
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import AVERAGE_EVERY, INVERT_EVERY, MODELS, NETWORKS, OPTIMIZERS
 
-if TYPE_CHECKING:
-    from benchmarks.kfac_step.step_programs import Program
+step_programs = harness.LazyModule("benchmarks.kfac_step.step_programs")
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, by optimizer. Those of K-FAC include inverses."""
@@ -47,12 +48,10 @@ class Stepwise:
         return statistics.mean(new)
 
 
-def make_programs(model: str) -> "dict[str, Program]":
+def make_programs(model: str) -> dict[str, step_programs.Program]:
     """Returns the training programs of a model, by optimizer."""
-    from benchmarks.kfac_step.step_programs import Program  # noqa: PLC0415
-
     given = FLAGS.batch_size, FLAGS.momentum_type, FLAGS.curvature_share
-    return {name: Program(model, name, *given) for name in OPTIMIZERS}
+    return {name: step_programs.Program(model, name, *given) for name in OPTIMIZERS}
 
 
 def measure(programs: Mapping[str, harness.Program], warm_up: int = 2 * INVERT_EVERY) -> Times:

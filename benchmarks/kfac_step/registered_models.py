@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 import kfac
+from benchmarks.session_programs import mean_cross_entropy
 from examples import convnet_model
 
 v1 = tf.compat.v1
@@ -32,8 +33,7 @@ def convnet_loss(images: Any, labels: Any, layers: kfac.LayerCollection | None =
         weights = (linear.weights, linear.bias)
         layers.register_fully_connected(weights, linear.inputs, linear.outputs)
         layers.register_categorical_predictive_distribution(linear.outputs)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=linear.outputs)
-    return tf.reduce_mean(losses)
+    return mean_cross_entropy(linear.outputs, labels)
 
 
 def autoencoder_loss(

@@ -16,6 +16,7 @@ import tensorflow as tf
 import kfac
 from benchmarks import rivals
 from benchmarks.kfac_step import AVERAGE_EVERY, INVERT_RESIDUAL_EVERY
+from benchmarks.session_programs import mean_cross_entropy
 from examples.slim.networks import factory
 
 v1 = tf.compat.v1
@@ -63,10 +64,7 @@ def small_resnet(images: Any, units: int) -> Any:
 
 def mean_loss(scores: Any) -> Any:
     """Returns the mean cross entropy of logits [batch, `CLASSES`], shape []."""
-    labels = tf.range(scores.shape[0]) % CLASSES
-    return tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
-    )
+    return mean_cross_entropy(scores, tf.range(scores.shape[0]) % CLASSES)
 
 
 def registered_logits(

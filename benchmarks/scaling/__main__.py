@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from absl import flags
@@ -122,23 +122,22 @@ def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
         process.wait()
 
 
-def table(found: Found) -> list[str]:
-    """Returns the lines of a Markdown table: milliseconds per step, medians over repetitions.
+def table(found: Found) -> Iterator[str]:
+    """Yields the lines of a Markdown table: milliseconds per step, medians over repetitions.
 
     Those of all-reduce have their ratio to Keras in brackets.
     """
     counts = sorted({workers for _, _, workers in found})
     medians = {case: statistics.median(seconds) for case, seconds in found.items()}
-    lines = ["| mode | layers × width², batch | " + " | ".join(map(str, counts)) + " |"]
-    lines.append("|---|---|" + "---|" * len(counts))
+    rows = []
     for mode, shape in dict.fromkeys((mode, shape) for mode, shape, _ in found):
         cells = []
         for workers in counts:
             own, keras = medians.get((mode, shape, workers)), medians.get(("keras", shape, workers))
             ratio = f" ({own / keras:.2f})" if own and keras and mode == "all_reduce" else ""
             cells.append(f"{1e3 * own:.1f}{ratio}" if own else "")
-        lines.append(f"| {mode} | {shape} | " + " | ".join(cells) + " |")
-    return lines
+        rows.append([mode, shape, *cells])
+    return harness.table(("mode", "layers × width², batch", *counts), rows)
 
 
 def main(_: Sequence[str]) -> None:

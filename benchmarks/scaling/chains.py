@@ -4,12 +4,16 @@ The batch size sets the computation, the width the bytes, and the number of laye
 variables. Computation uses one thread, so a process uses one core.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import kfac
+from benchmarks import harness
+
+kfac = harness.LazyModule("kfac")
+tf = harness.LazyModule("tensorflow")
 
 RATE = 1e-6
 KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
@@ -52,13 +56,11 @@ def initial_weights(shape: Shape) -> list[np.ndarray]:
     return [random.standard_normal(size, "float32") / shape.width**0.5 for _ in range(shape.layers)]
 
 
-def loss_of(features: Any, shape: Shape, layers: "kfac.LayerCollection | None" = None) -> Any:
+def loss_of(features: Any, shape: Shape, layers: kfac.LayerCollection | None = None) -> Any:
     """Returns the loss of the chain of layers, shape [], in the default graph.
 
     Registers the layers and the loss for K-FAC if a collection is given.
     """
-    import tensorflow as tf  # noqa: PLC0415  # The measuring programs use the sizes only.
-
     activations = outputs = features
     for index, initial in enumerate(initial_weights(shape)):
         weight = tf.compat.v1.get_variable(f"weight_{index}", initializer=initial)

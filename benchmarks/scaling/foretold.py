@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from absl import app, flags
 
-from benchmarks.harness import markdown_row
+from benchmarks.harness import table
 from benchmarks.scaling.chains import INTERVAL, ROUNDS, Shape
 from benchmarks.scaling.simulator import Cost, Job, Link, Outcome, round_bytes, simulate
 
@@ -61,8 +61,7 @@ def job(way: Way, workers: int, weights: float, **others: Any) -> Job:
 
 def sizes() -> Iterator[str]:
     """Yields the lines of a table of utilizations by weights, workers and link, way by way."""
-    yield markdown_row(["weights", "workers", "GB of a step", *LINKS])
-    yield "|---" * (3 + len(LINKS)) + "|"
+    rows = []
     for exponent in (8, 9, 10, 11):
         weights, name = 10.0**exponent, "10" + str(exponent).translate(_SUPERSCRIPTS)
         for workers in (8, 64, 1024):
@@ -71,7 +70,8 @@ def sizes() -> Iterator[str]:
                 " / ".join(percents(job(way, workers, weights, link=link) for way in WAYS.values()))
                 for link in LINKS.values()
             ]
-            yield markdown_row([name, workers, f"{gigabytes:.3g}", *cells])
+            rows.append([name, workers, gigabytes, *cells])
+    return table(("weights", "workers", "GB of a step", *LINKS), rows)
 
 
 def percents(jobs: Any) -> list[str]:
@@ -83,23 +83,23 @@ def troubles() -> Iterator[str]:
     """Yields the lines of a table of utilizations with slow steps and with failures."""
     slow = {"slow": (0.01, 5.0)}
     failing = {"lifetime": 7 * 24 * 3600.0, "restart": 600.0}
-    rows = {
+    cases = {
         "nothing happens": {},
         "one step of 100 takes five times as long": slow,
         "a worker fails once a week, all start again": failing,
         "the same, the others go on": {**failing, "notice": 10.0},
     }
     counts = (8, 64, 1024)
-    yield markdown_row(["", *(f"n = {n}: every step / H = 100" for n in counts)])
-    yield "|---" * (1 + len(counts)) + "|"
-    for name, others in rows.items():
+    rows = []
+    for name, others in cases.items():
         cells = []
         for workers in counts:
             link = Link(1.25e11)
             jobs = [Job(workers, 1e9, 2.3, link, every, **others) for every in (1, 100)]
             found = [simulate(each, 20_000).utilization for each in jobs]
             cells.append(" / ".join(f"{100 * each:.0f}" for each in found))
-        yield markdown_row([name, *cells])
+        rows.append([name, *cells])
+    return table(("", *(f"n = {n}: every step / H = 100" for n in counts)), rows)
 
 
 def megabits_for(utilization: float, workers: int, weights: float, way: Way) -> float:
@@ -111,8 +111,7 @@ def megabits_for(utilization: float, workers: int, weights: float, way: Way) -> 
 
 def compared(records: Sequence[Sequence[Any]], megabits: float) -> Iterator[str]:
     """Yields lines of measured and foretold milliseconds of a step, by mode and workers."""
-    yield markdown_row(["mode", "workers", "measured", "foretold", "ratio"])
-    yield "|---" * 5 + "|"
+    rows = []
     medians = {(mode, n): sorted(secs)[len(secs) // 2] for mode, *_, n, secs in records}
     for (mode, workers), seconds in medians.items():
         shape = next(Shape(*each[1:4]) for each in records if each[0] == mode)
@@ -120,7 +119,8 @@ def compared(records: Sequence[Sequence[Any]], megabits: float) -> Iterator[str]
         outcome = foretell(mode, workers, shape, alone, megabits)
         found = outcome.seconds / STEPS
         cells = (f"{1e3 * seconds:.1f}", f"{1e3 * found:.1f}", f"{found / seconds:.2f}")
-        yield markdown_row([mode, workers, *cells])
+        rows.append([mode, workers, *cells])
+    return table(("mode", "workers", "measured", "foretold", "ratio"), rows)
 
 
 def foretell(mode: str, workers: int, shape: Shape, alone: float, megabits: float) -> Outcome:

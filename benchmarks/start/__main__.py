@@ -18,10 +18,15 @@ from absl import flags
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import NETWORKS, OPTIMIZERS
 
+start_programs = harness.LazyModule("benchmarks.start.start_programs")
+tf = harness.LazyModule("tensorflow")
+
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")
 OURS = "this project"
 PARTS = ("build", "initialize", "first step")
+SPREAD = ("spread_inverses", "spread_first_inverses")
+"""Settings of K-FAC that the flags of these names give."""
 RIVAL_NETWORKS = ("resnet20", "resnet56")
 """Networks that the rival's program builds."""
 
@@ -63,31 +68,23 @@ def cases() -> list[Case]:
 def measure_here(case: Case) -> Record:
     """Measures a case of ours in this process."""
     devices = harness.divide_cpu(case.towers)
-    import tensorflow as tf  # noqa: PLC0415
-
-    from benchmarks.start import start_programs  # noqa: PLC0415
-
     if case.control_flow == "v1":
         tf.compat.v1.disable_v2_behavior()
     else:
         tf.compat.v1.disable_eager_execution()
-    curvature = start_programs.Curvature(
-        FLAGS.spread_inverses, FLAGS.spread_first_inverses, FLAGS.curvature_share
-    )
-    return start_programs.measure(
-        lambda: start_programs.build(case.network, case.optimizer, devices, curvature)
-    )
+    # tensorflow/kfac has none of these settings.
+    spread = {name: True for name in SPREAD if FLAGS[name].value}
+    given = case.network, case.optimizer, devices, FLAGS.curvature_share
+    return start_programs.measure(lambda: start_programs.build(*given, **spread))
 
 
-def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
+def measure_elsewhere(case: Case) -> Record:
     """Measures a case in a process of its own."""
-    names = ("spread_inverses", "spread_first_inverses", "curvature_share")
     options = [f"--{name}={value}" for name, value in case._asdict().items() if name != "maker"]
-    options += [f"--{name}={FLAGS[name].value}" for name in names if case.maker == OURS]
     if case.maker == OURS:
-        command = harness.command("start", "--here", *options)
-    else:
-        command = rivals.command(pythons[case.maker], "start", "--here", *options)
+        options += harness.given_flags(*SPREAD, "curvature_share")
+    rival = "" if case.maker == OURS else case.maker
+    command = rivals.command_of(rival, "start", "--here", *options)
     found: Record = harness.read_json(command, f"start {case.label}")
     return found
 
@@ -140,11 +137,10 @@ def main(_: Sequence[str]) -> None:
         return
     for package in PACKAGES:
         compileall.compile_dir(harness.ROOT / package, quiet=1)
-    pythons = {rival: rivals.install(FLAGS.environments) for rival in FLAGS.rival}
     found: dict[Case, list[Record]] = {case: [] for case in cases()}
     for _ in range(FLAGS.repeats):
         for case, records in found.items():
-            records.append(measure_elsewhere(case, pythons))
+            records.append(measure_elsewhere(case))
     print("\n".join(lines(found)))
     harness.save([{**case._asdict(), "records": records} for case, records in found.items()])
 
@@ -163,9 +159,8 @@ def define_flags() -> None:
         "curvature_share", 1.0, "Share of the examples in K-FAC's averages, above 0.", 0.001, 1.0
     )
     flags.DEFINE_integer("repeats", 3, "Starts of each case.", lower_bound=1)
-    flags.DEFINE_bool("here", False, "Print the record of one case as JSON.")
     rivals.define_flags()
-    harness.define_flags()
+    harness.define_flags(here=True)
 
 
 if __name__ == "__main__":

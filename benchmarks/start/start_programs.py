@@ -5,7 +5,7 @@ Runs with this K-FAC and, without towers, with tensorflow/kfac.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,30 +23,22 @@ from benchmarks.kfac_step.residual_networks import (
 v1 = tf.compat.v1
 
 
-class Curvature(NamedTuple):
-    """Settings of K-FAC's curvature.
-
-    Attributes:
-      spread_inverses: True to compute the inverses in shares after the first step.
-      spread_first_inverses: True to compute them in shares from the first step on.
-      share: Share of the images that averages are made of.
-    """
-
-    spread_inverses: bool
-    spread_first_inverses: bool
-    share: float
-
-
-def build(network: str, optimizer: str, devices: Sequence[str], curvature: Curvature) -> Any:
+def build(
+    network: str,
+    optimizer: str,
+    devices: Sequence[str],
+    curvature_share: float = 1.0,
+    **spread: bool,
+) -> Any:
     """Builds a training program in the default graph; returns the operation that trains.
 
-    With one device, it has no towers.
+    With one device, it has no towers. `curvature_share` is the share of the images that averages
+    are made of, `spread` are further settings of K-FAC.
     """
     v1.train.create_global_step()
     chosen = NETWORKS[network]
     images = random_images(chosen, chosen.batch_size)
     theirs = kfac.LayerCollection() if rivals.is_here() else None
-    spread = {name: True for name in curvature._fields[:2] if getattr(curvature, name)}
 
     def layers() -> kfac.LayerCollection:
         return kfac.graph_layer_collection() if theirs is None else theirs
@@ -59,7 +51,7 @@ def build(network: str, optimizer: str, devices: Sequence[str], curvature: Curva
     def loss_of(features: Any) -> Any:
         if optimizer == "momentum":
             return mean_loss(chosen.logits(features))
-        return mean_loss(registered_logits(chosen, features, layers(), curvature.share))
+        return mean_loss(registered_logits(chosen, features, layers(), curvature_share))
 
     if len(devices) == 1:
         loss = loss_of(images)  # tensorflow/kfac reads the registered layers when it is made.

@@ -8,14 +8,15 @@ run. With --data_dir, all train on MNIST.
 
 import json
 import pathlib
+import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
-from benchmarks import harness, rivals
+from benchmarks import harness, loss_pictures, rivals
 from benchmarks.time_to_loss import loss_race, race_settings
-from benchmarks.time_to_loss.loss_race import Curve
+from benchmarks.time_to_loss.loss_race import Run
 from benchmarks.time_to_loss.race_settings import (
     BASELINE,
     GROWING,
@@ -32,7 +33,7 @@ FLAGS = flags.FLAGS
 
 def race_here(
     problem: Problem, all_settings: Settings, seed: int, weights: str = ""
-) -> Iterator[Curve]:
+) -> Iterator[Run]:
     """Yields the runs of all chosen optimizers of this process with a seed.
 
     `weights` names a file with the initial weights.
@@ -43,13 +44,13 @@ def race_here(
         yield from loss_race.race(problem, settings, seed, FLAGS.steps, given)
 
 
-def race_ours(problem: Problem) -> Iterator[Curve]:
+def race_ours(problem: Problem) -> Iterator[Run]:
     """Yields the runs of the optimizers of this project and of TensorFlow on a problem."""
     for seed in range(1, FLAGS.seeds + 1):
         yield from race_here(problem, SETTINGS, seed)
 
 
-def race_rival(problem: Problem) -> Iterator[Curve]:
+def race_rival(problem: Problem) -> Iterator[Run]:
     """Yields the runs of tensorflow/kfac and of its Adam. Installs it first if needed.
 
     Raises:
@@ -64,15 +65,15 @@ def race_rival(problem: Problem) -> Iterator[Curve]:
             case = [f"--here={path}", f"--problem={problem.model}", f"--seeds={seed}"]
             case += ["--optimizer=kfac", *options]
             command = rivals.command_of(rivals.NAME, "time_to_loss", *case)
-            yield from (Curve(**run) for run in harness.read_json(command, purpose, FLAGS.seconds))
+            yield from (Run(**run) for run in harness.read_json(command, purpose, FLAGS.seconds))
 
 
-def race_all(problem: Problem) -> dict[str, list[Curve]]:
+def race_all(problem: Problem) -> dict[str, list[Run]]:
     """Returns the runs of ours and of the rival, and prints a line for each as it ends.
 
     If the rival fails, its error is printed, and it has no runs.
     """
-    found: dict[str, list[Curve]] = {}
+    found: dict[str, list[Run]] = {}
     racers = {OURS: race_ours, **dict.fromkeys(FLAGS.rival, race_rival)}
     for name, racer in racers.items():
         print(name, flush=True)
@@ -97,7 +98,7 @@ def main(_: Sequence[str]) -> int:
         runs = race_here(problem, RIVAL_SETTINGS, FLAGS.seeds, FLAGS.here)
         print(json.dumps([run._asdict() for run in runs]))
         return 0
-    curves: dict[str, list[Curve]] = {name: [] for name in (OURS, *FLAGS.rival)}
+    curves: dict[str, list[Run]] = {name: [] for name in (OURS, *FLAGS.rival)}
     found: dict[str, dict[str, loss_race.Result]] = {}
     for problem in (Problem(model, FLAGS.data_dir, FLAGS.weights) for model in FLAGS.problem):
         for name, runs in race_all(problem).items():
@@ -108,8 +109,6 @@ def main(_: Sequence[str]) -> int:
                 found.setdefault(problem.name, {}).update(drawn(name, results))
     harness.save({name: [run._asdict() for run in runs] for name, runs in curves.items()})
     if FLAGS.picture:
-        from benchmarks.time_to_loss.loss_curves import draw  # noqa: PLC0415
-
         draw(found, FLAGS.picture)
     return int(not all(curves.values()))
 
@@ -117,6 +116,22 @@ def main(_: Sequence[str]) -> int:
 def drawn(name: str, results: Mapping[str, loss_race.Result]) -> dict[str, loss_race.Result]:
     """Returns the results to draw: all of ours, and the rival's K-FAC by the name of the rival."""
     return dict(results) if name == OURS else {name: results["kfac"]}
+
+
+def draw(found: Mapping[str, Mapping[str, loss_race.Result]], path: str) -> None:
+    """Draws a row of two panels for each problem into a PNG file.
+
+    Results are by optimizer and, for other K-FACs, by their name; by problem.
+    """
+    rows = []
+    for problem, results in found.items():
+        runs = {n: [run.curve for run in result.curves] for n, result in results.items()}
+        target = statistics.median(run.lowest for run in results[BASELINE].curves)
+        rows.append(loss_pictures.Row(problem, runs, target, "Adam's lowest", BASELINE))
+    seeds = max(len(runs) for row in rows for runs in row.runs.values())
+    title = "Training loss, each optimizer at its best setting"
+    title += f", {seeds} seeds each" if seeds > 1 else ""
+    loss_pictures.draw(title, "training loss, nats per image", rows, path)
 
 
 def define_flags() -> None:

@@ -7,6 +7,8 @@ on the same batches.
 Importing this module does not import TensorFlow.
 """
 
+from __future__ import annotations
+
 import math
 import pathlib
 import statistics
@@ -16,10 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.curves import Curve
 from benchmarks.time_to_loss.race_settings import BASELINE, BLOCK, SGD, Problem, Settings
 
+loss_programs = harness.LazyModule("benchmarks.time_to_loss.loss_programs")
 
-class Curve(NamedTuple):
+
+class Run(NamedTuple):
     """One training run.
 
     Attributes:
@@ -41,21 +46,21 @@ class Curve(NamedTuple):
     losses: list[float]
 
     @property
+    def curve(self) -> Curve:
+        """Steps, seconds and losses only."""
+        return Curve(self.steps, self.seconds, self.losses)
+
+    @property
     def lowest(self) -> float:
         """Lowest finite loss, or infinity if no loss is finite."""
         return min(filter(math.isfinite, self.losses), default=math.inf)
 
-    @property
-    def step_seconds(self) -> list[float]:
-        """Seconds per step of each block."""
-        return list(np.diff(self.seconds) / np.diff(self.steps))
-
     def reaches(self, target: float) -> tuple[float, float]:
         """Returns steps and seconds at the first loss <= `target`, or infinities if none."""
-        for steps, seconds, loss in zip(self.steps, self.seconds, self.losses, strict=True):
-            if loss <= target:
-                return steps, seconds
-        return math.inf, math.inf
+        steps = self.curve.reach(target)
+        if steps is None:
+            return math.inf, math.inf
+        return steps, self.seconds[self.steps.index(steps)]
 
 
 class Result(NamedTuple):
@@ -65,14 +70,11 @@ class Result(NamedTuple):
       curves: Training runs.
       steps: Steps to Adam's lowest loss with the same seed, or infinity if not reached.
       seconds: Training time to that loss, or infinity.
-      step_ratios: Time of a step / time of a step of SGD, for each block of all runs, whatever
-        the setting. Empty if SGD did not race.
     """
 
-    curves: list[Curve]
+    curves: list[Run]
     steps: list[float]
     seconds: list[float]
-    step_ratios: list[float]
 
 
 def grid(
@@ -95,17 +97,17 @@ def race(
     seed: int,
     steps: int,
     weights: Sequence[np.ndarray] = (),
-) -> list[Curve]:
+) -> list[Run]:
     """Trains with each optimizer, in alternating blocks.
 
     Steps are those of Adam, rounded down to a multiple of its block. The initial weights are drawn
     with the seed unless they are given.
     """
-    from benchmarks.time_to_loss.loss_programs import Program  # noqa: PLC0415
-
-    programs = {name: Program(problem, name, x, seed, weights) for name, x in settings.items()}
+    programs = {
+        name: loss_programs.Program(problem, name, x, seed, weights) for name, x in settings.items()
+    }
     curves = {
-        name: Curve(problem.name, name, settings[name], seed, [0], [0.0], [program.loss()])
+        name: Run(problem.name, name, settings[name], seed, [0], [0.0], [program.loss()])
         for name, program in programs.items()
     }
     for _ in range(steps // BLOCK[BASELINE]):
@@ -121,8 +123,6 @@ def race(
 
 def write_weights(path: pathlib.Path, problem: Problem, seed: int) -> None:
     """Writes the initial weights of our programs."""
-    from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
-
     program = loss_programs.Program(problem, SGD, 0.0, seed)
     np.savez(path, *program.weights())
     program.close()
@@ -134,7 +134,7 @@ def read_weights(path: str) -> list[np.ndarray]:
         return [arrays[f"arr_{index}"] for index in range(len(arrays.files))]
 
 
-def results(curves: Sequence[Curve]) -> dict[str, Result]:
+def results(curves: Sequence[Run]) -> dict[str, Result]:
     """Finds each optimizer's best setting on one problem.
 
     Adam's best setting has the lowest median loss. Its lowest loss with each seed is the target of
@@ -151,32 +151,25 @@ def results(curves: Sequence[Curve]) -> dict[str, Result]:
             chosen = _best(curves, name, lambda c: (c.reaches(targets[c.seed])[1], c.lowest))
         reached = [curve.reaches(targets[curve.seed]) for curve in chosen]
         steps, seconds = (list(column) for column in zip(*reached, strict=True))
-        found[name] = Result(chosen, steps, seconds, _step_ratios(curves, name))
+        found[name] = Result(chosen, steps, seconds)
     return found
 
 
-def _step_ratios(curves: Sequence[Curve], optimizer: str) -> list[float]:
-    """Compares steps with those of SGD in the same race. The n-th runs of both are of one race."""
-    ours, theirs = ([c for c in curves if c.optimizer == name] for name in (optimizer, SGD))
-    pairs = zip(ours, theirs, strict=False)
-    return [x for pair in pairs for x in harness.ratios(*(curve.step_seconds for curve in pair))]
-
-
 def _best(
-    curves: Sequence[Curve], optimizer: str, badness: Callable[[Curve], tuple[float, ...]]
-) -> list[Curve]:
+    curves: Sequence[Run], optimizer: str, badness: Callable[[Run], tuple[float, ...]]
+) -> list[Run]:
     """Returns the optimizer's runs at the setting with the smallest median `badness`."""
     ours = [curve for curve in curves if curve.optimizer == optimizer]
     settings = sorted({curve.setting for curve in ours})
     runs = [[curve for curve in ours if curve.setting == setting] for setting in settings]
 
-    def median(run: Sequence[Curve]) -> list[float]:
+    def median(run: Sequence[Run]) -> list[float]:
         return [statistics.median(values) for values in zip(*map(badness, run), strict=True)]
 
     return min(runs, key=median)
 
 
-def line(curve: Curve) -> str:
+def line(curve: Run) -> str:
     """Describes a run, such as "autoencoder, adam 0.01, seed 1: 17.5 after 2000 steps, 2.98 s"."""
     run = f"{curve.problem}, {curve.optimizer} {curve.setting:g}, seed {curve.seed}"
     if not math.isfinite(curve.lowest):
@@ -186,28 +179,16 @@ def line(curve: Curve) -> str:
 
 
 def table(problem: str, found: Mapping[str, Result]) -> Iterator[str]:
-    """Yields the lines of a table: "median [smallest, largest]".
-
-    The values of a cell are those of the seeds, and in the last column those of all blocks.
-    """
+    """Yields the lines of a table: "median [smallest, largest]" of the seeds."""
     baseline, rows = found[BASELINE], []
     for name, result in found.items():
-        columns = (
-            ([curve.lowest for curve in result.curves], ".3g"),
-            (result.steps, ".0f"),
-            (result.seconds, ".2f"),
-            (harness.ratios(result.steps, baseline.steps), ".3f"),
-            (harness.ratios(result.seconds, baseline.seconds), ".3f"),
-            (result.step_ratios, ".2f"),
+        cells = (
+            harness.spread([curve.lowest for curve in result.curves], 3, "g"),
+            harness.spread(result.steps, 0),
+            harness.spread(result.seconds, 2),
+            harness.spread(harness.ratios(result.steps, baseline.steps), 3),
+            harness.spread(harness.ratios(result.seconds, baseline.seconds), 3),
         )
-        cells = (_spread(*column) for column in columns)
         rows.append([name, f"{result.curves[0].setting:g}", *cells])
-    ratios = ("steps / Adam's", "seconds / Adam's", "step / SGD's")
+    ratios = "steps / Adam's", "seconds / Adam's"
     return harness.table((problem, "setting", "lowest loss", "steps", "seconds", *ratios), rows)
-
-
-def _spread(values: Sequence[float], form: str) -> str:
-    """Formats values that may be infinite like `harness.spread`."""
-    three = (statistics.median(values), min(values), max(values)) if values else ()
-    shown = [f"{x:{form}}" if math.isfinite(x) else "–" for x in three]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]" if values else "–"

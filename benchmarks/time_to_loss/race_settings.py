@@ -12,7 +12,6 @@ BASELINE = "adam"
 WEIGHTS = ("sparse", "glorot")
 """Kinds of initial weights of the autoencoder on MNIST."""
 SGD = "momentum"
-"""Optimizer whose time per step is the unit of the others'."""
 GROWING = "kfac growing"
 """Adaptive K-FAC with batches that grow."""
 

@@ -6,48 +6,44 @@ and its strategy only once.
     python -m benchmarks.tower_step --towers=2 --towers=4 --model=MLP --rounds=15
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from absl import flags
 
 from benchmarks import harness
 from benchmarks.tower_step import WAYS
 
+tower_models = harness.LazyModule("benchmarks.tower_step.tower_models")
+tower_programs = harness.LazyModule("benchmarks.tower_step.tower_programs")
+
+
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
+
+Times: TypeAlias = Mapping[str, Sequence[float]]
+"""Seconds per step of each block, by way of training."""
 
 FLAGS = flags.FLAGS
 
 
-def time_here(model_name: str, towers: int) -> dict[str, Any]:
-    """Times all ways of training a model in this process.
-
-    Returns:
-      {"times": seconds per step of each block by way of training} and, for the embedding model,
-      "largest_tensor": bytes by way of training.
-    """
+def time_here(model_name: str, towers: int) -> Times:
+    """Times all ways of training a model in this process."""
     devices = harness.divide_cpu(towers)
-    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
-
     programs = tower_programs.all_ways(tower_models.make(model_name, FLAGS.batch_size), devices)
-    times = harness.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
-    if model_name != "embedding":
-        return {"times": times}
-    *graphs, _ = programs
-    return {"times": times, "largest_tensor": {n: programs[n].largest_tensor() for n in graphs}}
+    return harness.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
 
 
-def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
+def lines(model: str, towers: int, times: Times) -> Iterator[str]:
     """Yields the lines of a table: times of all ways, and the ratios of the first to each."""
-    times, sizes = found["times"], found.get("largest_tensor", {})
     rows = []
     for way, seconds in times.items():
         milliseconds = harness.spread([1e3 * value for value in seconds], 2)
         ratio = harness.spread(harness.ratios(times[WAYS[0]], seconds), 2)
-        rows.append([way, milliseconds, ratio, f"{sizes[way] / 1e6:.1f}" if way in sizes else ""])
-    heads = (f"{model}, towers: {towers}", "ms", "ours / this", "largest tensor, MB")
-    return harness.table(heads, rows)
+        rows.append([way, milliseconds, ratio])
+    return harness.table((f"{model}, towers: {towers}", "ms", "ours / this"), rows)
 
 
 def main(_: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.session_programs import mean_cross_entropy
 from examples.slim.networks import factory
 
 Parameters: TypeAlias = Mapping[str, Any]
@@ -138,12 +139,6 @@ def make(name: str, batch_size: int) -> Model:
     if kind == "embedding":
         return Embedding(rows=100_000, width=64, words=20, batch_size=batch_size)
     return Mlp(batch_size)
-
-
-def mean_cross_entropy(logits: Any, labels: Any) -> Any:
-    """Returns the mean over the examples of the cross entropy, shape []."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
 
 
 def initial_layer(name: str, *shape: int) -> dict[str, np.ndarray]:

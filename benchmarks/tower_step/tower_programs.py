@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import replicate
 from benchmarks import harness
-from benchmarks.session_programs import SessionProgram, traced
+from benchmarks.session_programs import SessionProgram
 from benchmarks.tower_step import WAYS
 from benchmarks.tower_step.tower_models import Model, Parameters
 from model_deploy import GradientReduction
@@ -39,18 +39,6 @@ class GraphProgram(SessionProgram):
         with self.graph.as_default():
             values: list[np.ndarray] = self.session.run(v1.trainable_variables())
         return values
-
-    def largest_tensor(self) -> int:
-        """Runs a step and returns the bytes of the largest tensor that an op allocates.
-
-        Call this after a first step, because TensorFlow copies an embedding table in that one.
-        """
-        return max(
-            memory.total_bytes
-            for device in traced(self.session, self.train).step_stats.dev_stats
-            for node in device.node_stats
-            for memory in node.memory
-        )
 
 
 def read_batch(model: Model) -> tuple[Any, Any]:

@@ -13,23 +13,26 @@ quickest counts.
 Each run is kept in the file of --runs, and a run that is there is not made again.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
-from benchmarks import harness
+from benchmarks import curves, harness, loss_pictures
+from benchmarks.curves import Curve
+from benchmarks.transformer import text
 
-if TYPE_CHECKING:
-    from benchmarks.keras_fit.race import Curve
-    from benchmarks.transformer import race
-    from benchmarks.transformer.text import Text
+graph = harness.LazyModule("benchmarks.transformer.graph")
+race = harness.LazyModule("benchmarks.transformer.race")
 
-    Setting = tuple[float, float]
+
+Setting = tuple[float, float]
 
 FLAGS = flags.FLAGS
 BLOCK = 50
@@ -57,14 +60,14 @@ def define_flags() -> None:
 class Runs:
     """Runs, each made once; those in a file, if there is one, are not made again."""
 
-    def __init__(self, path: str | None, text: "Text", size: "race.Size") -> None:
+    def __init__(self, path: str | None, source: text.Text, size: race.Size) -> None:
         """Reads the file.
 
         Raises:
           ValueError: Its runs are of other sizes.
         """
         self._path = None if path is None else pathlib.Path(path)
-        self._text = text
+        self._text = source
         self.size = size
         self._kept: dict[str, Any] = {"size": dataclasses.asdict(size)}
         if self._path is not None and self._path.exists():
@@ -76,12 +79,8 @@ class Runs:
                 )
             self._kept = kept
 
-    def run(
-        self, name: str, setting: "Setting", seed: int = 0, best: "Curve | None" = None
-    ) -> "Curve":
+    def run(self, name: str, setting: Setting, seed: int = 0, best: Curve | None = None) -> Curve:
         """Returns the curve of a run; see `race.train`."""
-        from benchmarks.transformer import race  # noqa: PLC0415  # TensorFlow, after --help.
-
         key = f"{name}|{setting[0]:g}|{setting[1]:g}|{seed}"
         if key not in self._kept:
             curve = race.train(name, setting, self._text, self.size, seed, best)
@@ -89,12 +88,10 @@ class Runs:
             if self._path is not None:
                 self._path.write_text(json.dumps(self._kept) + "\n", encoding="utf-8")
             print(f"{key}: loss {curve.losses[-1]:.3f} after {curve.steps[-1]} steps", flush=True)
-        return race.Curve(*self._kept[key])
+        return Curve(*self._kept[key])
 
-    def tune(self, name: str, points: int) -> "Setting":
+    def tune(self, name: str, points: int) -> Setting:
         """Returns the best setting of an optimizer: of all rates, then of all second numbers."""
-        from benchmarks.transformer import race  # noqa: PLC0415
-
         rates, numbers = race.grid(name, points)
         found = {}
         for setting in [(rate, numbers[0]) for rate in rates]:
@@ -105,41 +102,20 @@ class Runs:
         return min(found, key=lambda setting: _last(found[setting], self.size))
 
 
-def _best(found: Mapping["Setting", "Curve"]) -> "Curve | None":
+def _best(found: Mapping[Setting, Curve]) -> Curve | None:
     """Returns the run with the lowest loss of those that went on longest."""
     return min(found.values(), key=lambda curve: (-curve.steps[-1], curve.losses[-1]), default=None)
 
 
-def _last(curve: "Curve", size: "race.Size") -> float:
+def _last(curve: Curve, size: race.Size) -> float:
     """Returns the loss at the end of a run; infinity if it ended early, or the loss is none."""
     loss = curve.losses[-1]
     is_whole = curve.steps[-1] + size.every > size.steps and math.isfinite(loss)
     return loss if is_whole else math.inf
 
 
-def row(
-    name: str,
-    setting: "Setting",
-    curves: Sequence["Curve"],
-    losses: Sequence[float],
-    per_step: float,
-) -> str:
-    """Returns a row of the table: medians over seeds of steps to each loss, and these in seconds.
-
-    `per_step` is in seconds.
-    """
-    from benchmarks.keras_fit import race  # noqa: PLC0415
-
-    cells = [race.cell_of_loss(curves, loss, per_step) for loss in losses]
-    last = harness.spread([curve.losses[-1] for curve in curves], 3)
-    text = " and ".join(f"{number:g}" for number in setting)
-    return harness.markdown_row([name, text, f"{1000 * per_step:.0f}", *cells, last])
-
-
 def main(_: Sequence[str]) -> None:
     """Runs the benchmark, prints its table, and draws the curves with --picture."""
-    from benchmarks.transformer import race, text  # noqa: PLC0415  # TensorFlow, after --help.
-
     size = race.Size(FLAGS.blocks, FLAGS.width, steps=FLAGS.steps, every=FLAGS.every)
     characters, losses = text.load(FLAGS.data_dir), [float(loss) for loss in FLAGS.losses]
     if FLAGS.graph:
@@ -151,28 +127,27 @@ def main(_: Sequence[str]) -> None:
     names = FLAGS.optimizers.split(";") if FLAGS.optimizers else list(race.OPTIMIZERS)
     runs = Runs(FLAGS.runs, characters, size)
     best = {name: runs.tune(name, FLAGS.rates) for name in names}
-    curves = {n: [runs.run(n, best[n], seed) for seed in range(FLAGS.seeds)] for n in names}
+    found = {n: [runs.run(n, best[n], seed) for seed in range(FLAGS.seeds)] for n in names}
     programs = {n: race.Program(n, best[n], characters, size) for n in names}
     turns = harness.take_turns(programs, FLAGS.rounds, BLOCK, warm_up=BLOCK)
     seconds = {name: min(times) for name, times in turns.items()}  # Other work only adds to them.
-    head = ["optimizer", "setting", "ms per step", *(f"{loss:g} nats" for loss in losses), "end"]
-    print(harness.markdown_row(head), "|---" * len(head) + "|", sep="\n")
-    for n in names:
-        print(row(n, best[n], curves[n], losses, seconds[n]))
-    measured = {n: {"setting": best[n], "runs": curves[n], "seconds": turns[n]} for n in names}
+    raced = {
+        n: curves.Raced(" and ".join(f"{x:g}" for x in best[n]), seconds[n], found[n])
+        for n in names
+    }
+    print("\n".join(curves.table(raced, losses, "nats", "setting")))
+    measured = {n: {"setting": best[n], "runs": found[n], "seconds": turns[n]} for n in names}
     harness.save({"size": dataclasses.asdict(size), "measured": measured})
     if FLAGS.picture:
-        draw({n: _on_clock(curves[n][0], seconds[n]) for n in names}, losses[-1])
+        draw({n: [_on_clock(found[n][0], seconds[n])] for n in names}, losses[-1])
 
 
-def _on_clock(curve: "Curve", per_step: float) -> "Curve":
+def _on_clock(curve: Curve, per_step: float) -> Curve:
     return curve._replace(seconds=[per_step * steps for steps in curve.steps])
 
 
-def compare_with_graph_mode(characters: "Text", size: "race.Size") -> None:
+def compare_with_graph_mode(characters: text.Text, size: race.Size) -> None:
     """Prints how far the losses of graph mode and Keras differ, and milliseconds per step."""
-    from benchmarks.transformer import graph  # noqa: PLC0415
-
     for name in graph.RATES:
         of_keras, of_graph = graph.compare(name, characters, size)
         pairs = zip(of_keras.losses, of_graph.losses, strict=True)
@@ -186,26 +161,20 @@ def compare_with_graph_mode(characters: "Text", size: "race.Size") -> None:
         )
 
 
-def compare_starts(characters: "Text", size: "race.Size") -> None:
+def compare_starts(characters: text.Text, size: race.Size) -> None:
     """Prints seconds from nothing to the end of the first step of `fit`, in turns."""
-    from benchmarks.transformer import race  # noqa: PLC0415
-
     race.start("SGD", characters, size)  # One-time work of TensorFlow.
     names = ["K-FAC, expand", "AdamW"]
     found = [[race.start(name, characters, size) for name in names] for _ in range(FLAGS.seeds)]
     for name, seconds in zip(names, zip(*found, strict=True), strict=True):
         print(f"{name}: the first step ends after {harness.spread(seconds, 2)} s")
-    quotients = [first / second for first, second in found]
-    print(f"{names[0]} / {names[1]}: {harness.spread(quotients, 2)}")
+    ratios = harness.ratios(*zip(*found, strict=True))
+    print(f"{names[0]} / {names[1]}: {harness.spread(ratios, 2)}")
 
 
-def draw(curves: Mapping[str, "Curve"], loss: float) -> None:
+def draw(runs: Mapping[str, Sequence[Curve]], loss: float) -> None:
     """Draws the runs of the first seed, and a loss as a horizontal line."""
-    from benchmarks import loss_pictures  # noqa: PLC0415  # Matplotlib.
-
-    names = {"SGD": "momentum SGD", "K-FAC, expand": "K-FAC", "K-FAC, reduce": "K-FAC-reduce"}
-    lines = [loss_pictures.Line(names.get(name, name), *curve) for name, curve in curves.items()]
-    row = loss_pictures.Row("transformer, Python source", lines, loss, f"{loss:g} nats")
+    row = loss_pictures.Row("transformer, Python source", runs, loss, f"{loss:g} nats")
     title = "Keras' fit of a character transformer, each optimizer at its best setting"
     label = "held-out loss, nats per character"
     loss_pictures.draw(title, label, [row], FLAGS.picture, "seconds: steps × seconds per step")

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from benchmarks.session_programs import mean_cross_entropy
 from benchmarks.transformer import race
 from benchmarks.transformer.text import Text
 
@@ -81,10 +82,7 @@ def train(
             for path, value in start.items()
         }
         predicted = logits(features, weights.__getitem__, size)
-        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=labels, logits=predicted
-        )
-        loss = tf.reduce_mean(cross_entropy)
+        loss = mean_cross_entropy(predicted, labels)
         if name == "K-FAC":
             layers = kfac.LayerCollection()
             layers.set_default_fully_connected_multi_approximation("kron_expand")

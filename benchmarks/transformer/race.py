@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 import kfac
-from benchmarks.keras_fit.race import Curve
+from benchmarks.curves import Curve, record
 from benchmarks.transformer.soap import Soap
 from benchmarks.transformer.text import CHARACTERS, Text
 
@@ -73,7 +73,7 @@ OPTIMIZERS: Mapping[str, tuple[Callable[[Any, float], Any], float, Sequence[floa
         (0.99, 0.95),
     ),
     "Muon": (_muon, 0.003, (0.95, 0.9)),
-    "SOAP": (lambda rate, every: Soap(rate, every=int(every)), 0.003, (10, 30)),
+    "SOAP": (lambda rate, every: Soap(rate, int(every)), 0.003, (10, 30)),
     "SGD": (keras.optimizers.SGD, 0.03, (0.9, 0.98)),
 }
 """Functions of a learning rate and a second number; the rate in the middle of the grid, and the
@@ -141,20 +141,16 @@ def train(
     # Traces the functions before the clock starts. Optimizers keep the state of one step.
     _fit(model, text.windows(size.batch, size.length, order), size)
     model.set_weights(start)
-    curve, seconds = Curve([], [], []), 0.0
-    for done in range(0, size.steps + 1, size.every):
-        curve.steps.append(done)
-        curve.seconds.append(seconds)
-        curve.losses.append(
-            model.evaluate(measured[:, :-1], measured[:, 1:], size.batch, verbose=0)
-        )
-        if done == size.steps or is_hopeless(curve, size, best):
-            break
-        batches = text.windows(size.every * size.batch, size.length, order)
-        started = time.perf_counter()
-        _fit(model, batches, size)
-        seconds += time.perf_counter() - started
-    return curve
+
+    def measure() -> float:
+        return float(model.evaluate(measured[:, :-1], measured[:, 1:], size.batch, verbose=0))
+
+    def advance() -> float:
+        return _fit(model, text.windows(size.every * size.batch, size.length, order), size)
+
+    return record(
+        measure, advance, size.steps, size.every, lambda curve: is_hopeless(curve, size, best)
+    )
 
 
 def start(name: str, text: Text, size: Size) -> float:
@@ -178,9 +174,7 @@ class Program:
         """Makes some steps and returns the mean seconds per step."""
         order = np.random.default_rng(steps)
         batches = self._text.windows(steps * self._size.batch, self._size.length, order)
-        started = time.perf_counter()
-        _fit(self._model, batches, self._size)
-        return (time.perf_counter() - started) / steps
+        return _fit(self._model, batches, self._size) / steps
 
 
 def _compiled(name: str, setting: tuple[float, float], size: Size, seed: int) -> Any:
@@ -203,5 +197,8 @@ def is_hopeless(curve: Curve, size: Size, best: Curve | None) -> bool:
     return curve.losses[-1] > best.losses[len(curve.losses) - 1] + HOPELESS
 
 
-def _fit(model: Any, windows: np.ndarray, size: Size) -> None:
+def _fit(model: Any, windows: np.ndarray, size: Size) -> float:
+    """Trains on windows and returns the seconds."""
+    started = time.perf_counter()
     model.fit(windows[:, :-1], windows[:, 1:], size.batch, shuffle=False, verbose=0)
+    return time.perf_counter() - started

@@ -22,8 +22,8 @@ EPSILON = 1e-8
 class Soap(keras.optimizers.Optimizer):
     """SOAP with β₁ = β₂ = 0.95, whose bases move every `every` steps."""
 
-    def __init__(self, learning_rate: Any, weight_decay: float = 0.0, every: int = 10) -> None:
-        super().__init__(learning_rate, name="soap", weight_decay=weight_decay or None)
+    def __init__(self, learning_rate: Any, every: int) -> None:
+        super().__init__(learning_rate, name="soap")
         self._every = every
         self._state: list[list[Any]] = []
 

@@ -35,7 +35,7 @@ def test_tables_have_medians_and_the_ratios_of_rounds():
             "convnet, 10⁹ operations: 1.00, 2.50: 2.50",
         ),
         (
-            tower_step.lines("MLP", 2, {"times": {"replicated": TIMES[0], "by hand": TIMES[1]}}),
+            tower_step.lines("MLP", 2, {"replicated": TIMES[0], "by hand": TIMES[1]}),
             "by hand | 3.00 [2.00, 4.00] | 0.50 [0.25, 0.67] |",
         ),
         (

@@ -1,11 +1,12 @@
 from benchmarks.canned_kfac import __main__ as benchmark
 from benchmarks.canned_kfac import problems, races
-from benchmarks.canned_kfac.races import Curve, Training
+from benchmarks.canned_kfac.races import Training
+from benchmarks.curves import Curve
 
-FAST = Curve([0, 10, 20], [2.0, 0.09, 0.2], [0.1, 0.9, 0.8])
-SLOW = Curve([0, 10, 20], [2.0, 0.5, 0.1], [0.1, 0.9, 0.9])
-NEVER = Curve([0, 10, 20], [2.0, 0.5, 0.3], [0.1, 0.9, 0.9])
-WORSE = Curve([0, 10, 20], [2.0, 0.5, 0.4], [0.1, 0.9, 0.9])
+FAST = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.09, 0.2])
+SLOW = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.1])
+NEVER = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.3])
+WORSE = Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.4])
 
 
 def test_best_number_needs_the_fewest_steps_in_most_runs():
@@ -41,4 +42,3 @@ def test_runs_begin_anew():
     assert first.steps == second.steps == [0, 4, 8, 12]
     assert first.losses[0] != second.losses[0]
     assert max(first.losses[-1], second.losses[-1]) < 0.5 * min(first.losses[0], second.losses[0])
-    assert first.accuracies[-1] > 0.8

@@ -28,10 +28,12 @@ def test_cases_are_those_that_modes_can_have(monkeypatch):
 def test_table_compares_all_reduce_with_keras():
     found = {("all_reduce", FIRST, 2): [0.004, 0.006], ("keras", FIRST, 2): [0.010]}
     found[("synchronous", FIRST, 1)] = [0.002, 0.001, 0.003]
-    _, _, ours, theirs, synchronous = points.table(found)
-    assert ours == "| all_reduce | 4 × 256², 512 |  | 5.0 (0.50) |"
-    assert theirs == "| keras | 4 × 256², 512 |  | 10.0 |"
-    assert synchronous == "| synchronous | 4 × 256², 512 | 2.0 |  |"
+    _, _, *rows = (" ".join(row.split()) for row in points.table(found))
+    assert rows == [
+        "| all_reduce | 4 × 256², 512 | | 5.0 (0.50) |",
+        "| keras | 4 × 256², 512 | | 10.0 |",
+        "| synchronous | 4 × 256², 512 | 2.0 | |",
+    ]
 
 
 def test_failed_processes_are_an_error(monkeypatch):

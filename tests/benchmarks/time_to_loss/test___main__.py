@@ -13,7 +13,7 @@ from benchmarks.time_to_loss.race_settings import Problem
 def curve(optimizer, setting, losses, seed=1, problem="autoencoder"):
     block = race_settings.BLOCK[optimizer]
     steps = [block * index for index in range(len(losses))]
-    return loss_race.Curve(
+    return loss_race.Run(
         problem, optimizer, setting, seed, steps, [0.01 * step for step in steps], losses
     )
 
@@ -49,20 +49,6 @@ def test_results_choose_best_settings(curves):
     found = loss_race.results(runs)
     assert list(found) == ["adam", "kfac"]
     assert found["kfac"].steps == [5, 5]
-
-
-def test_step_ratios_compare_blocks_of_one_race():
-    runs = [curve("momentum", 0.1, [9.0, 8.0, 7.0]), curve("adam", 0.1, [9.0, 8.0, 7.0])]
-    runs += [run._replace(setting=0.2) for run in runs]
-    slow = [0.0, 0.8, 2.0]  # 2 and 3 times the time of SGD, whose setting is another in each race
-    runs[1] = runs[1]._replace(seconds=slow)
-    found = loss_race.results(runs)
-    assert found["adam"].step_ratios == pytest.approx([2.0, 3.0, 1.0, 1.0])
-    assert found["momentum"].step_ratios == pytest.approx([1.0] * 4)
-    assert "| 1.50 [1.00, 3.00] |" in list(loss_race.table("x", found))[3]
-    without = loss_race.results([run for run in runs if run.optimizer == "adam"])
-    assert without["adam"].step_ratios == []
-    assert list(loss_race.table("x", without))[2].split()[-2] == "–"
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -33,15 +33,3 @@ def test_mirrored_strategy_trains_equally():  # once: a process can only have on
         each.run(3)
     for found, value in zip(mirrored.parameters(), program.parameters(), strict=True):
         np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
-
-
-def test_replicated_keeps_table_gradients_sparse():
-    model = tower_models.Embedding(rows=10_000, width=4, words=3, batch_size=16)
-    table = model.parameters["table"].nbytes
-    sizes = []
-    for build in (tower_programs.replicated, tower_programs.by_hand):
-        program = tower_programs.GraphProgram(model, DEVICES, build)
-        program.run(2)
-        sizes.append(program.largest_tensor())
-    assert sizes[0] < table / 10
-    assert sizes[1] >= table

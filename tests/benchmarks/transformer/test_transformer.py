@@ -9,7 +9,7 @@ from benchmarks.transformer import __main__ as benchmark
 if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
-from benchmarks.keras_fit.race import Curve
+from benchmarks.curves import Curve
 from benchmarks.transformer import graph, race, text
 
 
@@ -22,14 +22,6 @@ def test_text_and_grid(tmp_path):
     assert windows.shape == (3, 6)
     assert windows.max() < text.CHARACTERS
     assert race.grid("AdamW", 3) == ([0.003, 0.0095, 0.00095], (0.99, 0.95))
-
-
-def test_row_has_medians():
-    curves = [Curve([0, 10, 20], [0.0, 1.0, 2.0], [3.0, x, 1.9]) for x in (2.4, 2.6)]
-    row = benchmark.row("SOAP", (0.1, 0), curves, [2.5, 1.0], 0.2)
-    assert (
-        row == "| SOAP | 0.1 and 0 | 200 | 15 steps, 3.0 s | 0 of 2 runs | 1.900 [1.900, 1.900] |"
-    )
 
 
 def test_runs_are_kept(tmp_path, monkeypatch):

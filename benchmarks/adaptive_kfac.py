@@ -1,14 +1,30 @@
-"""Trains small networks of Keras 3 from a seed, and measures the loss before, during and after."""
+"""Runs of `kfac.keras.Kfac(adaptive=True)` with nothing chosen, and those that diverge.
 
-from collections.abc import Callable, Mapping
+python -m benchmarks.adaptive_kfac --data_dir=MNIST --data_dir=FASHION_MNIST
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
-import tensorflow as tf
+from absl import flags
 
-import kfac
+from benchmarks import harness
 
+keras = harness.LazyModule("keras")
+kfac = harness.LazyModule("kfac")
+mnist = harness.LazyModule("examples.mnist")
+session_programs = harness.LazyModule("benchmarks.session_programs")
+tf = harness.LazyModule("tensorflow")
+
+FLAGS = flags.FLAGS
+NETWORKS = ("ConvNet", "perceptron")
+DIGITS = "digits"
+HEADS = ("data", "network", "batch", "diverged", "highest loss / first", "loss", "Adam", "SGD")
 MEASURED = 2000
 """Training examples whose loss is measured."""
 
@@ -70,7 +86,9 @@ class Case:
 
         def step(images: Any, labels: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = mean_loss(labels, self._model(images, training=True))
+                loss = session_programs.mean_cross_entropy(
+                    self._model(images, training=True), labels
+                )
             if optimizer == "K-FAC":
                 self._optimizer.minimize(loss, variables, tape)
             else:
@@ -99,10 +117,50 @@ class Case:
 
     def _measure(self, rows: np.ndarray) -> float:
         images, labels = self._data
-        return float(mean_loss(labels[rows], self._model(images[rows])))
+        return float(session_programs.mean_cross_entropy(self._model(images[rows]), labels[rows]))
 
 
-def mean_loss(labels: Any, logits: Any) -> Any:
-    """Returns the mean cross-entropy of labels [n] and logits [n, 10], in nats."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
+def row(title: Sequence[object], found: Mapping[str, Sequence[Run]]) -> str:
+    """Returns a row of the table: diverged runs of K-FAC, and losses at the end."""
+    ours = found["K-FAC"]
+    lasts = sorted(run.last for run in ours)
+    return harness.markdown_row([
+        *title,
+        f"{sum(run.diverges for run in ours)} of {len(ours)}",
+        f"{max(run.highest / run.first for run in ours):.2f}",
+        f"{lasts[0]:.3f} to {lasts[-1]:.3f}",
+        *(f"{found[name][0].last:.3f}" for name in ("Adam", "SGD")),
+    ])  # fmt: skip
+
+
+def main(_: Sequence[str]) -> None:
+    """Runs the benchmark and prints its table as it grows."""
+    print("\n".join(harness.table(HEADS, [])), flush=True)
+    record = {}
+    given = (DIGITS, *FLAGS.data_dir), FLAGS.network, map(int, FLAGS.batch_sizes)
+    for data, network, batch in itertools.product(*given):
+        examples = mnist.load(None if data == DIGITS else data).train[:2]
+        found = {}
+        for name in OPTIMIZERS:
+            case = Case(name, network, examples, batch)
+            seeds = FLAGS.seeds if name == "K-FAC" else 1
+            found[name] = [case.train(seed, FLAGS.steps) for seed in range(seeds)]
+        title = pathlib.Path(data).name, network, batch
+        print(row(title, found), flush=True)
+        record[" ".join(map(str, title))] = found
+    harness.save(record)
+
+
+def define_flags() -> None:
+    """Defines the flags of this benchmark."""
+    flags.DEFINE_multi_string("data_dir", [], "Folder of four IDX files, besides the digits.")
+    flags.DEFINE_list("batch_sizes", ["64", "128", "256", "512", "1024"], "Examples of a step.")
+    flags.DEFINE_multi_enum("network", NETWORKS, NETWORKS, "Networks to train.")
+    flags.DEFINE_integer("seeds", 5, "Runs of each case.", lower_bound=1)
+    flags.DEFINE_integer("steps", 40, "Steps of each run.", lower_bound=1)
+    harness.define_flags()
+
+
+if __name__ == "__main__":
+    define_flags()
+    harness.run(main)
