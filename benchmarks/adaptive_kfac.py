@@ -14,12 +14,13 @@ import numpy as np
 from absl import flags
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-keras = harness.LazyModule("keras")
-kfac = harness.LazyModule("kfac")
-mnist = harness.LazyModule("examples.mnist")
-session_programs = harness.LazyModule("benchmarks.session_programs")
-tf = harness.LazyModule("tensorflow")
+keras = LazyModule("keras")
+kfac = LazyModule("kfac")
+mnist = LazyModule("examples.mnist")
+session_programs = LazyModule("benchmarks.session_programs")
+tf = LazyModule("tensorflow")
 
 FLAGS = flags.FLAGS
 NETWORKS = ("ConvNet", "perceptron")

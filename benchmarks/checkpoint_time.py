@@ -14,21 +14,22 @@ from typing import Any
 from absl import flags
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-tf = harness.LazyModule("tensorflow")
-v1 = harness.LazyModule("tensorflow.compat.v1")
-kfac = harness.LazyModule("kfac")
-replicate = harness.LazyModule("replicate")
-factory = harness.LazyModule("examples.slim.networks.factory")
-residual_networks = harness.LazyModule("benchmarks.kfac_step.residual_networks")
-session_programs = harness.LazyModule("benchmarks.session_programs")
-fallback = harness.LazyModule("replicate.estimator.checkpoints.fallback")
-fenced_model_dir = harness.LazyModule("replicate.estimator.checkpoints.fenced_model_dir")
-reading = harness.LazyModule("replicate.estimator.checkpoints.reading")
-finite = harness.LazyModule("replicate.estimator.hooks.finite")
-readings = harness.LazyModule("replicate.estimator.hooks.readings")
-saving = harness.LazyModule("replicate.estimator.hooks.saving")
-model_average = harness.LazyModule("replicate.model_average")
+tf = LazyModule("tensorflow")
+v1 = LazyModule("tensorflow.compat.v1")
+kfac = LazyModule("kfac")
+replicate = LazyModule("replicate")
+factory = LazyModule("examples.slim.networks.factory")
+residual_networks = LazyModule("benchmarks.kfac_step.residual_networks")
+session_programs = LazyModule("benchmarks.session_programs")
+fallback = LazyModule("replicate.estimator.checkpoints.fallback")
+fenced_model_dir = LazyModule("replicate.estimator.checkpoints.fenced_model_dir")
+reading = LazyModule("replicate.estimator.checkpoints.reading")
+finite = LazyModule("replicate.estimator.hooks.finite")
+readings = LazyModule("replicate.estimator.hooks.readings")
+saving = LazyModule("replicate.estimator.hooks.saving")
+model_average = LazyModule("replicate.model_average")
 
 
 WAYS = ("replicate", "plain Saver")

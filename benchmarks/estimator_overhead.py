@@ -21,9 +21,10 @@ from typing import Any, TypeAlias
 from absl import flags
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-tf = harness.LazyModule("tensorflow")
-v1 = harness.LazyModule("tensorflow.compat.v1")
+tf = LazyModule("tensorflow")
+v1 = LazyModule("tensorflow.compat.v1")
 
 
 LOOPS = ("bare", "no hook", "a hook")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib
 import importlib.metadata
 import json
 import math
@@ -25,18 +24,8 @@ from typing import Any, NoReturn, Protocol
 
 from absl import app, flags
 
+from examples.lazy_module import LazyModule
 from replicate import onednn
-
-
-class LazyModule:
-    """Module that is imported when one of its attributes is first used, after --help."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
-
 
 tf = LazyModule("tensorflow")
 ROOT = pathlib.Path(__file__).parents[1]

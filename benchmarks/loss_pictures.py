@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import harness
 from benchmarks.curves import Curve
+from examples.lazy_module import LazyModule
 
-figures = harness.LazyModule("matplotlib.figure")
+figures = LazyModule("matplotlib.figure")
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
 STYLES: dict[str, dict[str, Any]] = {

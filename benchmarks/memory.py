@@ -17,10 +17,11 @@ from absl import flags
 
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import OPTIMIZERS
+from examples.lazy_module import LazyModule
 
-step_programs = harness.LazyModule("benchmarks.kfac_step.step_programs")
-tower_models = harness.LazyModule("benchmarks.tower_step.tower_models")
-tower_programs = harness.LazyModule("benchmarks.tower_step.tower_programs")
+step_programs = LazyModule("benchmarks.kfac_step.step_programs")
+tower_models = LazyModule("benchmarks.tower_step.tower_models")
+tower_programs = LazyModule("benchmarks.tower_step.tower_programs")
 
 
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}

@@ -11,9 +11,10 @@ import sys
 from absl import flags
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-kfac = harness.LazyModule("kfac")
-v1 = harness.LazyModule("tensorflow.compat.v1")
+kfac = LazyModule("kfac")
+v1 = LazyModule("tensorflow.compat.v1")
 
 NAME = "tensorflow-kfac"
 FOLDER = harness.ROOT / "runs" / "bench" / "venvs"

@@ -27,11 +27,12 @@ from absl import flags
 
 import replicate
 from examples import cli, mnist
+from examples.lazy_module import LazyModule
 
 # Imported when first used, so that --help and mistakes are answered at once.
-tf = cli.LazyModule("tensorflow")
-v1 = cli.LazyModule("tensorflow.compat.v1")
-kfac = cli.LazyModule("kfac")
+tf = LazyModule("tensorflow")
+v1 = LazyModule("tensorflow.compat.v1")
+kfac = LazyModule("kfac")
 
 FLAGS = flags.FLAGS
 Tensor = Any

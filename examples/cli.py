@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import math
 import os
@@ -200,17 +199,6 @@ def import_tensorflow() -> None:
     with quiet_stderr():
         import tensorflow as tf  # noqa: PLC0415
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
-
-
-class LazyModule:
-    """Module that is imported when one of its attributes is first used."""
-
-    def __init__(self, name: str) -> None:
-        """Keeps the module's full name, such as "tensorflow"."""
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,10 @@ from absl import flags
 
 import replicate
 from examples import cli, mnist
+from examples.lazy_module import LazyModule
 
 # Imported when first used, so that --help and mistakes are answered at once.
-tf = cli.LazyModule("tensorflow")
+tf = LazyModule("tensorflow")
 
 FLAGS = flags.FLAGS
 INITIALIZATIONS = ("kmeans_plus_plus", "random")

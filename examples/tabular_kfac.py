@@ -19,10 +19,11 @@ from absl import flags
 
 import replicate
 from examples import cli, tables
+from examples.lazy_module import LazyModule
 
 # Imported when first used, so that --help and mistakes are answered at once.
-tf = cli.LazyModule("tensorflow")
-kfac = cli.LazyModule("kfac")
+tf = LazyModule("tensorflow")
+kfac = LazyModule("kfac")
 
 FLAGS = flags.FLAGS
 

@@ -22,9 +22,10 @@ from tqdm import tqdm
 
 import replicate
 from examples import cli, tables
+from examples.lazy_module import LazyModule
 
 # Imported when first used, so that --help and mistakes are answered at once.
-tf = cli.LazyModule("tensorflow")
+tf = LazyModule("tensorflow")
 
 FLAGS = flags.FLAGS
 

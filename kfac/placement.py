@@ -131,8 +131,15 @@ def gather_blocks(
     """Moves cheap inverses to the costliest inverse of their block, where products need them.
 
     An inverse moves unless the load of that device would exceed the largest load by more than
-    `SLACK`. A factor of several blocks follows the first of them. Devices and costs are those of
-    each factor's inverses, blocks the positions of their factors.
+    `SLACK`. A factor of several blocks follows the first of them.
+
+    Args:
+      chosen: The device of each factor's inverses.
+      costs: Cost of each factor's inverses.
+      blocks: Positions of the factors of each block.
+
+    Returns:
+      The device of each factor's inverses after the moves.
     """
     gathered = list(chosen)
     load = _loads(chosen, costs)
@@ -196,7 +203,9 @@ def _loads(chosen: Sequence[str], costs: Sequence[float]) -> dict[str, float]:
 def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
     """Returns the device of each piece of work: piece i goes to device i modulo their number.
 
-    None, or an empty list, of devices means no preference.
+    Args:
+      count: Number of pieces of work.
+      devices: The devices; None or an empty list means no preference.
     """
     return list(itertools.islice(itertools.cycle(devices or [""]), count))
 

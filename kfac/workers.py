@@ -44,7 +44,7 @@ def summed(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def mean_loss(loss: Tensor) -> Tensor:
-    """Returns the mean loss, [], over the batches of all workers, given that over its own."""
+    """Returns the mean loss, [], over all workers' batches, from that over this worker's."""
     workers = current_workers()
     return loss if workers is None else workers.total(loss, averages=True)
 

@@ -14,8 +14,9 @@ from absl import flags
 
 from benchmarks import harness
 from benchmarks.canned_kfac import problems
+from examples.lazy_module import LazyModule
 
-races = harness.LazyModule("benchmarks.canned_kfac.races")
+races = LazyModule("benchmarks.canned_kfac.races")
 
 
 FLAGS = flags.FLAGS

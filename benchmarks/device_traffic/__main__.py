@@ -20,10 +20,11 @@ from typing import get_args
 from absl import flags
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-steps = harness.LazyModule("benchmarks.device_traffic.steps")
-model_deploy = harness.LazyModule("model_deploy")
-traffic = harness.LazyModule("benchmarks.device_traffic.traffic")
+steps = LazyModule("benchmarks.device_traffic.steps")
+model_deploy = LazyModule("model_deploy")
+traffic = LazyModule("benchmarks.device_traffic.traffic")
 
 
 ROUTES = ("CPU>GPU", "GPU>CPU", "GPU>GPU")

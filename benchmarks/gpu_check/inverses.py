@@ -16,7 +16,7 @@ import tensorflow as tf
 from benchmarks.gpu_check.machine import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from kfac.config import INVERSE_METHODS
-from kfac.fisher_factors.kept import Damping, MatrixSlot, compute_changes
+from kfac.fisher_factors.kept import Damping, MatrixSlot, refresh_slots
 from kfac.linalg.damped_functions import INVERSE
 from kfac.state import assign_all
 
@@ -55,7 +55,7 @@ class Inversion:
         with v1.device(device):
             slot.make_variables([size, size], tf.float32, device)
             ways = {"auto": "cholesky", "eigh": None}
-            changes = compute_changes(
+            changes = refresh_slots.function(
                 self.matrix, [slot.variables], [self.damping],
                 functions=[INVERSE], method=ways.get(method, method), dtype=tf.float32,
             )  # fmt: skip

@@ -10,8 +10,9 @@ import json
 from typing import NamedTuple
 
 from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-tf = harness.LazyModule("tensorflow")
+tf = LazyModule("tensorflow")
 
 
 MOST_TOWERS = 4

@@ -19,9 +19,10 @@ from absl import flags
 
 from benchmarks import curves, harness, loss_pictures
 from benchmarks.curves import Curve
+from examples.lazy_module import LazyModule
 
-mnist = harness.LazyModule("examples.mnist")
-race = harness.LazyModule("benchmarks.keras_fit.race")
+mnist = LazyModule("examples.mnist")
+race = LazyModule("benchmarks.keras_fit.race")
 
 FLAGS = flags.FLAGS
 PERCEPTRON = (0.1, 0.03)

@@ -21,8 +21,9 @@ from absl import flags
 
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import AVERAGE_EVERY, INVERT_EVERY, MODELS, NETWORKS, OPTIMIZERS
+from examples.lazy_module import LazyModule
 
-step_programs = harness.LazyModule("benchmarks.kfac_step.step_programs")
+step_programs = LazyModule("benchmarks.kfac_step.step_programs")
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, by optimizer. Those of K-FAC include inverses."""

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import harness
+from examples.lazy_module import LazyModule
 
-kfac = harness.LazyModule("kfac")
-tf = harness.LazyModule("tensorflow")
+kfac = LazyModule("kfac")
+tf = LazyModule("tensorflow")
 
 RATE = 1e-6
 KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")

@@ -17,9 +17,10 @@ from absl import flags
 
 from benchmarks import harness, rivals
 from benchmarks.kfac_step import NETWORKS, OPTIMIZERS
+from examples.lazy_module import LazyModule
 
-start_programs = harness.LazyModule("benchmarks.start.start_programs")
-tf = harness.LazyModule("tensorflow")
+start_programs = LazyModule("benchmarks.start.start_programs")
+tf = LazyModule("tensorflow")
 
 CONTROL_FLOWS = ("v1", "v2")
 PACKAGES = ("kfac", "model_deploy", "replicate", "benchmarks")

@@ -20,8 +20,9 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.curves import Curve
 from benchmarks.time_to_loss.race_settings import BASELINE, BLOCK, SGD, Problem, Settings
+from examples.lazy_module import LazyModule
 
-loss_programs = harness.LazyModule("benchmarks.time_to_loss.loss_programs")
+loss_programs = LazyModule("benchmarks.time_to_loss.loss_programs")
 
 
 class Run(NamedTuple):

@@ -16,9 +16,10 @@ from absl import flags
 
 from benchmarks import harness
 from benchmarks.tower_step import WAYS
+from examples.lazy_module import LazyModule
 
-tower_models = harness.LazyModule("benchmarks.tower_step.tower_models")
-tower_programs = harness.LazyModule("benchmarks.tower_step.tower_programs")
+tower_models = LazyModule("benchmarks.tower_step.tower_models")
+tower_programs = LazyModule("benchmarks.tower_step.tower_programs")
 
 
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")

@@ -27,9 +27,10 @@ from absl import flags
 from benchmarks import curves, harness, loss_pictures
 from benchmarks.curves import Curve
 from benchmarks.transformer import text
+from examples.lazy_module import LazyModule
 
-graph = harness.LazyModule("benchmarks.transformer.graph")
-race = harness.LazyModule("benchmarks.transformer.race")
+graph = LazyModule("benchmarks.transformer.graph")
+race = LazyModule("benchmarks.transformer.race")
 
 
 Setting = tuple[float, float]

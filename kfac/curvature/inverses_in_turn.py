@@ -47,8 +47,8 @@ def compute_in_turn(
 ) -> list[list[Change]]:
     """Computes all registered functions of some factors, each on its device.
 
-    Dampings d, shape [] each, are given by name, and averages by the factor's name. Others are
-    computed and read. Returns the changes of `inv_variables` of each factor.
+    Dampings d, shape [] each, are given by name, and averages by the factor's name. Those that are
+    not given are computed or read. Returns the changes of `inv_variables` of each factor.
     """
     known = [averages] if averages else []  # A program's own factors need not take any.
     return _in_turn(

@@ -101,7 +101,7 @@ class FisherBlock(abc.ABC):
         self.factor_maker = layer_collection
         self.inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
-        # `instantiate_factors` sets both.
+        # `instantiate_factors` sets them. A block that splits λ keeps it with its factors.
         self._made: tuple[FisherFactor, ...] = ()
         self._damping: Scalar = None
 

@@ -77,8 +77,10 @@ class EigenbasisBlock(TwoFactorBlock):
     ) -> Parameters:
         """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ, or without the first or last rotation.
 
-        The function names the rotations to apply, and its degree e. The transpose has the rotations
-        exchanged.
+        Args:
+          function: Function that names the rotations to apply, and its degree e.
+          vector: V, shaped as the parameters.
+          transpose: True to multiply by the transpose, which has the rotations exchanged.
         """
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors

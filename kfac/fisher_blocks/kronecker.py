@@ -257,10 +257,10 @@ def product_or_identity(
     *,
     transpose: bool,
 ) -> list[Tensor]:
-    """Returns c·L V Rᵀ, or c·Lᵀ V R; but e·V as long as L or R has only zeros in its first column.
+    """Returns c·L V Rᵀ, or e·V as long as L or R has only zeros in its first column.
 
     Only the one that is wanted is computed. V is a weight, or a weight and a bias, with known
-    ranks. c and e are numbers or Tensors []; for c None means 1.
+    ranks. c and e are numbers or Tensors []; for c None means 1. The transpose is c·Lᵀ V R.
     """
     left, right = inverses
     operators = DenseOperator(left), DenseOperator(right)
@@ -324,8 +324,15 @@ class KroneckerBlock(SplitDampedBlock):
     ) -> Parameters:
         """Returns T^e f(A + π√λ'·I) V f(G + √λ'/π·I)ᵀ, or with the transposes of both f.
 
-        f has the degree e. The product has the shapes and dtypes of V. IndexedSlices of rows of V
-        are accepted where A is diagonal, and give IndexedSlices with the same indices.
+        Args:
+          function: f, and its degree e.
+          vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
+            diagonal.
+          transpose: True to multiply by the transpose.
+
+        Returns:
+          The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
+          with the same indices.
         """
         a, g = self._product.factors
         left, right = self._operators(function)

@@ -359,8 +359,9 @@ class FisherFactor(NamedFunctions):
     ) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
-        The dampings d, shape [] each, at least those of `dampings`, are by name, and values of
-        averages by the factor's name.
+        Args:
+          dampings: d by name, shape [] each: at least those of `dampings`.
+          averages: Values of averages by the factor's name.
         """
 
     def move_average(self, changes: Sequence[Change]) -> list[Change]:

@@ -204,3 +204,7 @@ class MatrixSlot:
         """
         with v1.device(self.matrix.device):
             return typing.cast(Tensor, _has_values(self.matrix))
+
+    def read_rare_paths(self) -> Tensor:
+        """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
+        return read(self.variables[1])

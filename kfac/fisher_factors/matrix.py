@@ -83,7 +83,7 @@ class KeepingFactor(FisherFactor):
         of_slots = tuple(dampings[slot.damping.name] for slot in self.inverses)
         matrix = self._matrix_of(averages)
         settings = self._function_settings
-        return list(refresh_slots.function(matrix, variables, of_slots, **settings))
+        return refresh_slots.function(matrix, variables, of_slots, **settings)
 
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
         """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""

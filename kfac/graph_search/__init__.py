@@ -43,8 +43,17 @@ def register_layers(
     varlist: Sequence[Variable] | None,
     batch_size: Scalar | None = None,
 ) -> dict[Parameters, FisherBlock]:
-    """Registers the layers of the given parameters, and returns the blocks that are new.
+    """Registers the layers of the given parameters; see `LayerCollection.auto_register_layers`.
 
-    Arguments, results and errors are those of `LayerCollection.auto_register_layers`.
+    Args:
+      layer_collection: A layer collection with registered losses.
+      varlist: The parameters; None means all trainable variables of the graph.
+      batch_size: Examples in one tower's share of the batch; None means the losses' rows.
+
+    Returns:
+      The blocks that are new, by their parameter or tuple of parameters.
+
+    Raises:
+      ValueError: As in `LayerCollection.auto_register_layers`.
     """
     return layer_collection.auto_register_layers(varlist, batch_size)

@@ -57,14 +57,15 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
     if _channels(convolution, use) != static_size(variable, -2):
         raise NotRegistrableError(f"is in {use.op.name!r} with groups of channels")
     data = convolution.arguments
-    strides, dilations = convolution.strides, convolution.dilations
     if convolution.rank == 2:
         kind = RecordType.conv2d
-        data |= {"strides": convolution.all_axes(strides)}
-        data |= {"dilations": convolution.all_axes(dilations)}
+        data |= {
+            "strides": convolution.all_axes(convolution.strides),
+            "dilations": convolution.all_axes(convolution.dilations),
+        }
     else:
         kind = RecordType.convolution
-        data |= {"strides": strides, "dilation_rate": dilations}
+        data |= {"strides": convolution.strides, "dilation_rate": convolution.dilations}
     found = find_bias(
         tower, convolution.outputs, static_size(variable, -1), convolution.channels_first
     )

@@ -21,7 +21,12 @@ from kfac.registration.layer_table import parameter_names
 def filter_user_registered_records(
     records: Records, user_registered_variables: Collection[Variable]
 ) -> Records:
-    """Removes matches with a parameter that the user has registered."""
+    """Removes matches with a parameter that the user has registered.
+
+    Args:
+      records: Matches by parameters.
+      user_registered_variables: Parameters that the user has registered.
+    """
     taken = frozenset(variable.ref() for variable in user_registered_variables)
     return {key: value for key, value in records.items() if taken.isdisjoint(refs(key))}
 
@@ -31,7 +36,9 @@ def filter_grouped_variable_records(
 ) -> Records:
     """Removes matches that cut through a linked group, or hold a group and further parameters.
 
-    Parameters of a group are one layer; see `define_linked_parameters`.
+    Args:
+      records: Matches by parameters.
+      linked_groups: Parameters that are one layer; see `define_linked_parameters`.
     """
     group_of = {v.ref(): refs(tuple(linked)) for linked in linked_groups for v in linked}
     return {
@@ -42,7 +49,11 @@ def filter_grouped_variable_records(
 
 
 def filter_subgraph_records(records: Records) -> Records:
-    """Removes matches that are a proper part of another match with a common parameter."""
+    """Removes matches that are a proper part of another match with a common parameter.
+
+    Args:
+      records: Matches by parameters.
+    """
     everything = [record for of_key in records.values() for record in of_key]
     by_tensor: dict[object, list[MatchRecord]] = {}
     for record in everything:

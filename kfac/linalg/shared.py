@@ -123,12 +123,8 @@ class SharedFunction:
         sizes: Callable[[Sizes], Sizes],
         then: Callable[[Any], Any] | None,
     ) -> None:
-        def with_next(*arguments: Any, **named: Any) -> Any:
-            found = function(*arguments, **named)
-            return found if then is None else then(found)
-
         self.function = function
-        self._function = with_next
+        self._then = then
         self._sizes = sizes
         self._name = function.__name__.lstrip("_")
         self._traced: dict[Hashable, _Traced] = {}
@@ -147,11 +143,16 @@ class SharedFunction:
         takes_tensors = not variables and not any(map(_is_number, leaves))
         fits = takes_tensors or (_is_in_graph() and are_together(variables, device))
         if not fits or is_compiled():
-            return self._function(*arguments[0], **named)
+            return self._compute(*arguments[0], **named)
         if not variables:
             return self._call(arguments, leaves, static)
         with v1.device(None), v1.device(variables[0].device):
             return self._call(arguments, leaves, static)
+
+    def _compute(self, *arguments: Any, **named: Any) -> Any:
+        """Calls the function, and the one that follows it, if there is one."""
+        found = self.function(*arguments, **named)
+        return found if self._then is None else self._then(found)
 
     def _evaluated(self, leaf: Any) -> Any:
         is_plain = callable(leaf) and not isinstance(leaf, SharedFunction)
@@ -206,7 +207,7 @@ class SharedFunction:
             given = iter(inputs)
             own = [self._inside(x, next(given)) if _is_dynamic(x) else x for x in leaves]
             positional, tensors = tf.nest.pack_sequence_as(arguments, own)
-            found = self._function(*positional, **tensors, **static)
+            found = self._compute(*positional, **tensors, **static)
             results.append(None if isinstance(found, tf.Operation) else found)
             flat = tf.nest.flatten(results[-1])
             return None if results[-1] is None else [x for x in flat if x is not None]

@@ -26,8 +26,8 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
     """Squared error over twice a fixed variance, plus a constant; F = I/var, B = I/√var.
 
     The mean is [examples, ...], and targets are shaped as it. `var` > 0 is a Python number; 0.5
-    makes the loss the plain squared error. Weights are [examples], or one per entry. `seed`, `name`
-    and `weights` are those of `LossFunction`.
+    makes the loss the plain squared error. Weights are [examples], or one per entry; None means 1.
+    `seed` and `name` are those of `LossFunction`.
     """
 
     def __init__(
@@ -40,6 +40,12 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
         name: str = "loss",
         weights: Tensor | None = None,
     ) -> None:
+        """Keeps its arguments.
+
+        Raises:
+          TypeError: The variance is not a Python number.
+          ValueError: The variance is not positive and finite.
+        """
         if not isinstance(var, (int, float)):
             raise TypeError(
                 f"Cannot register loss {name!r}: var={var!r} is a {type(var).__name__}. It must be "

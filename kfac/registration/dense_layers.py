@@ -70,6 +70,9 @@ def register_fully_connected(
       dense_inputs: False if inputs are ids, that is, row numbers of the weight. Ids need a diagonal
         input factor, which is then the default.
       reuse: See the module.
+
+    Raises:
+      ValueError: See the module.
     """
     params = as_key(params)
     approx = _resolve_dense(table, params, approx, dense_inputs)

@@ -29,6 +29,9 @@ def register_scale_and_shift(
       outputs: y [batch, ...].
       approx: "full" or "diagonal".
       reuse: See the module.
+
+    Raises:
+      ValueError: See the module.
     """
     params = as_key(params)
     chosen = table.resolve_approximation("scale_and_shift", approx, params)

@@ -17,7 +17,9 @@ MOMENTUM_TYPES = ("regular", "adam", "qmodel", "qmodel_fixedmu")
 
 
 def make_momentum(settings: KfacSettings, curvature: ExactCurvature) -> Momentum:
-    """Returns the momentum rule. The exact curvature of the batch is for one that chooses its step.
+    """Returns the momentum rule.
+
+    The exact curvature of the batch is for a rule that chooses its step by it.
 
     Raises:
       ValueError: The type is unknown, or a setting does not go with it.

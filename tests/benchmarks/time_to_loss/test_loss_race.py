@@ -35,7 +35,7 @@ def test_programs_run_with_tensorflow_kfac():
     python = rivals.install(str(rivals.FOLDER))
     options = ["--model=convnet", "--batch_size=8", "--repeats=1", "--here"]
     found = harness.read_json(rivals.command(python, "kfac_step", *options), "time it", 600)
-    assert min(found["momentum"][0], found["kfac"][0]) > 0
+    assert min(found["momentum"][0], found["K-FAC"][0]) > 0
 
 
 def drawn(kind, shape):
