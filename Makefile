@@ -35,7 +35,7 @@ TESTS_TF215 := tests/test_used_names.py tests/tf215 tests/model_deploy \
 # devices, input pipelines, graphs that are searched.
 TESTS_PRE := tests/test_used_names.py \
 	$(addprefix tests/replicate/,compat/test_runner.py estimator/checkpoints tower variables) \
-	$(addprefix tests/kfac/,graph_search keras/test_approximations.py keras/test_equality.py)
+	$(addprefix tests/kfac/,graph_search keras/test_fisher_approx.py keras/test_equality.py)
 
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE

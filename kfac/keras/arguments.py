@@ -9,8 +9,8 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
-from kfac.keras.approximations import Approximations
 from kfac.keras.compiled import LOSS_SCALE, check_not_wrapped
+from kfac.keras.fisher_approx import Approximations
 from kfac.keras.for_estimator import for_estimator
 from kfac.keras.given_optimizer import check_given
 from kfac.keras.refusals import check_names, refused

@@ -17,7 +17,7 @@ from kfac.adaptive import adaptive
 from kfac.arguments import check_period
 from kfac.config import CurvatureConfig
 from kfac.curvature.backward_pass import faster_gradients
-from kfac.keras.approximations import Approximations, check_approximations, register_layers
+from kfac.keras.fisher_approx import Approximations, check_approximations, register_layers
 from kfac.keras.losses import register_losses
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.linalg.vectors import as_dense

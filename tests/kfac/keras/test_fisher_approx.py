@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.keras.approximations import register_layers
+from kfac.keras.fisher_approx import register_layers
 from kfac.keras.training import captured_variables
 
 v1 = tf.compat.v1
