@@ -203,8 +203,21 @@ class OldAttributes:
         except ValueError:
             self.by_hand.append(node)
             return
-        tail = f', "{node.attr.value}")'
+        quote = self._free_quote(node)
+        tail = f", {quote}{node.attr.value}{quote})"
         self._surround(node, f"{reader}(", (self._source.span(node.value)[1], tail))
+
+    def _free_quote(self, node: cst.CSTNode) -> str:
+        """Returns the quotation mark of a text that may stand in the f-strings around a node.
+
+        Before Python 3.12 it must be another one than theirs.
+        """
+        taken = ""
+        while node in self._source.parents:
+            node = self._source.parents[node]
+            if isinstance(node, cst.FormattedString):
+                taken += node.quote
+        return "'" if '"' in taken else '"'
 
 
 def _is_decoding(call: cst.Call) -> bool:
