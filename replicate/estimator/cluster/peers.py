@@ -65,11 +65,6 @@ class Peers:
                     line.close()
             return list(self._lost)
 
-    @property
-    def is_chief_lost(self) -> bool:
-        """True if the chief is among the lost peers."""
-        return any(name.split()[0] in CHIEFS for name in self.lost())
-
     def close(self) -> None:
         """Closes the connections."""
         with self._lock:
@@ -89,6 +84,11 @@ class Peers:
             self._lost.append(name)
         else:
             self._lines[line] = name
+
+
+def names_chief(names: Sequence[str]) -> bool:
+    """Returns True if the chief is among workers."""
+    return any(name.split()[0] in CHIEFS for name in names)
 
 
 def _is_open(line: socket.socket) -> bool:

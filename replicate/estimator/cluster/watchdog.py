@@ -21,7 +21,7 @@ import tensorflow as tf
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.board import has_ended
 from replicate.estimator.cluster.connections import DeadConnection, dead_connection
-from replicate.estimator.cluster.peers import Peers, cut_off, loss_of
+from replicate.estimator.cluster.peers import Peers, cut_off, loss_of, names_chief
 from replicate.estimator.cluster.servers import absent_tasks, report_dead_connection
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -169,7 +169,8 @@ class Watchdog(ScheduledHook):
         """Ends training if another worker is lost, unless all have made their last step."""
         ended = self.peers.lost()
         lost = ended or self._silent_peers()
-        if not lost or (not self.peers.is_chief_lost and has_ended(self._config)):
+        # A chief that does not answer would not tell if all have ended, either.
+        if not lost or (not names_chief(lost) and has_ended(self._config)):
             return False
         wake_secs = PEER_WAKE_SECS if self._hand_over is None else HANDED_OVER_WAKE_SECS
         all_others = self._config.num_worker_replicas - 1
