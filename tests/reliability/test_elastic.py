@@ -103,7 +103,7 @@ def test_the_others_go_on_without_a_killed_chief_which_comes_back(train, journal
 
     found = train(react, steps=60, max_delay_secs=NEVER)
     assert [size for _, size in found] == [3, 2, 3]
-    assert found[0][0] >= 4, "they go on at the step that they have"
+    assert found[0][0] >= 3, "the step in which one is lost may be made again, no other"
     assert any(text.startswith("worker 0 as chief 0 at ") for text in journal.of("launch"))
     print(f"{seconds_between(journal, 'ended with exit code 137', ' of 2'):.1f} s")
 
