@@ -1,4 +1,4 @@
-"""What a factor keeps in variables: its moving average, and functions of its damped matrix.
+"""Variables that a factor keeps: its moving average, and functions of its damped matrix.
 
 The average is kept as a sum S and a weight w, so that its zero start causes no bias. A function of
 M + d·I is a `kfac.linalg.damped_functions.DampedFunction`, of which a block chooses the damping.

@@ -14,7 +14,7 @@ import concurrent.futures
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -189,11 +189,8 @@ def absent_tasks(
         for index, address in _addresses(config, job)
         if (job, index) != own
     }
-    if not asked:
-        return []
-    with concurrent.futures.ThreadPoolExecutor(min(len(asked), _MOST_ASKED)) as pool:
-        answers = pool.map(lambda address: _answers(address, limit_secs), asked.values())
-        return [name for name, answer in zip(asked, answers, strict=True) if not answer]
+    answers = _of_each(_answers, asked.values(), limit_secs)
+    return [name for name, answer in zip(asked, answers, strict=True) if not answer]
 
 
 def is_cut_off(config: RunConfig, limit_secs: float = _ANSWER_SECS) -> bool:
@@ -206,8 +203,7 @@ def is_cut_off(config: RunConfig, limit_secs: float = _ANSWER_SECS) -> bool:
     others = [address for rank, (_, address) in enumerate(_trainers(config)) if rank != own]
     if len(others) < 2 or config.all_reduce is None or config.all_reduce.min_workers is None:
         return False
-    with concurrent.futures.ThreadPoolExecutor(min(len(others), _MOST_ASKED)) as pool:
-        return all(pool.map(lambda address: _is_silent(address, limit_secs), others))
+    return all(_of_each(_is_silent, others, limit_secs))
 
 
 def have_ended(config: RunConfig, ranks: Iterable[int]) -> bool:
@@ -356,25 +352,34 @@ def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
 
 def _answers(address: str, limit_secs: float = _ANSWER_SECS) -> bool:
     """Returns True if a gRPC server at "host:port" greets a client in time."""
-    try:
-        with connect(address, limit_secs) as line:
-            line.sendall(_HTTP2_GREETING)
-            return bool(line.recv(1))
-    except OSError:
-        return False
+    return bool(_reply(address, limit_secs))
 
 
 def _is_silent(address: str, limit_secs: float) -> bool:
     """Returns True if neither a server at "host:port" nor the system of its machine answers."""
+    return _reply(address, limit_secs) is None
+
+
+def _reply(address: str, limit_secs: float) -> bytes | None:
+    """Returns the first byte of a server at "host:port": b"" for a refusal, None for silence."""
     try:
         with connect(address, limit_secs) as line:
             line.sendall(_HTTP2_GREETING)
-            line.recv(1)
+            return line.recv(1)
     except ConnectionError:
-        return False
+        return b""
     except OSError:
-        return True
-    return False
+        return None
+
+
+def _of_each(
+    ask: Callable[[str, float], bool], addresses: Collection[str], limit_secs: float
+) -> list[bool]:
+    """Returns what `ask` tells of each address. All are asked at once."""
+    if not addresses:
+        return []
+    with concurrent.futures.ThreadPoolExecutor(min(len(addresses), _MOST_ASKED)) as pool:
+        return list(pool.map(lambda address: ask(address, limit_secs), addresses))
 
 
 def _has_eager_server() -> bool:
