@@ -68,11 +68,15 @@ class Regrouping:
         self._lost: list[TaskState] = []
         self._min_workers = min_workers
         self._log = log
+        self._vain = 0
+        self._begin_group()
+
+    def _begin_group(self) -> None:
+        """Forgets how the group before has ended."""
         self._is_ending = self._has_cause = self._has_said = self._has_asked = False
         self._ask_at = self._ends_by = math.inf
         self._patience_secs = FOLLOW_SECS
         self._killed: list[TaskState] = []
-        self._vain = 0
 
     def leave(self, state: TaskState, code: int, restarts_at: Callable[[], float]) -> bool:
         """Takes note that the process of a member has ended with a code that allows a restart.
@@ -112,10 +116,7 @@ class Regrouping:
             self._lost.remove(each)
             each.back_at = math.inf
         self.members += back
-        self._is_ending = self._has_cause = self._has_said = self._has_asked = False
-        self._ask_at = self._ends_by = math.inf
-        self._patience_secs = FOLLOW_SECS
-        self._killed.clear()
+        self._begin_group()
         return self.members
 
     def end_stragglers(self) -> None:
