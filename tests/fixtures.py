@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import itertools
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import hypothesis
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -73,6 +75,17 @@ def restored_environment():
     """
     with mock.patch.dict(os.environ):
         yield
+
+
+@pytest.fixture(autouse=True)
+def repeatable_draws():
+    """First weights of Keras, and other draws without a seed, which are the same in every run.
+
+    Draws of graphs are not: see `graph`.
+    """
+    random.seed(0)
+    np.random.seed(0)
+    tf.random.set_seed(0)
 
 
 @pytest.fixture
