@@ -217,8 +217,8 @@ def test_links_of_the_site_are_checked(body, told, tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def slim_stand_ins():
-    """The functions that the guide's program defines in place of slim's."""
-    program = PROGRAM.search((DOCS / "howto" / "from_contrib.md").read_text())[1]
+    """The functions that a program of the reference defines in place of slim's."""
+    program = PROGRAM.search((DOCS / "reference" / "old_names.md").read_text())[1]
     found = {}
     exec(program.partition("\nwith tf.Graph()")[0], found)
     return types.SimpleNamespace(**found)
