@@ -4,6 +4,7 @@
 #   sbatch examples/cluster/slurm.sh --train_steps=2000      from the project's folder
 #   MODE=all_reduce sbatch examples/cluster/slurm.sh         without parameter servers: a chief, three workers
 #   MODE=far_machines sbatch examples/cluster/slurm.sh       the same, but they meet every 50 steps only
+#   MODE=estimator sbatch examples/cluster/slurm.sh          workers that do not wait for each other
 #
 # Its arguments go to the program. The folder must be on a file system that all nodes share, and
 # PYTHON must name an interpreter there that has what the project needs.
@@ -22,8 +23,11 @@ HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 # What each task runs. Task k is on the k-th host, and the first hosts have roles of their own.
 task='
 mapfile -t hosts <<<"$HOSTS"
-if [ "$MODE" = all_reduce ] || [ "$MODE" = far_machines ]; then roles=(chief) ps="" options=(); else
-    roles=(ps chief) ps="\"ps\": [\"${hosts[0]}:$PORT\"], " options=(--op_strategy=shared); fi
+roles=(ps chief) ps="\"ps\": [\"${hosts[0]}:$PORT\"], " options=()
+case "$MODE" in
+all_reduce | far_machines) roles=(chief) ps="" ;;
+distributed_sync_replicas) options=(--op_strategy=shared) ;;
+esac
 first=${#roles[@]}
 workers=$(printf ", \"%s:$PORT\"" "${hosts[@]:first}")
 cluster="{$ps\"chief\": [\"${hosts[first - 1]}:$PORT\"], \"worker\": [${workers:2}]}"

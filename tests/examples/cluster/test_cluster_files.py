@@ -50,8 +50,10 @@ def run(tmp_path):
 
 
 _EQUAL_WORKERS = {"chief": ["a1"], "worker": ["a2", "a3", "a4"]}
+_WITH_SERVER = {"ps": ["a1"], "chief": ["a2"], "worker": ["a3", "a4"]}
 CLUSTERS = {
-    "distributed_sync_replicas": {"ps": ["a1"], "chief": ["a2"], "worker": ["a3", "a4"]},
+    "distributed_sync_replicas": _WITH_SERVER,
+    "estimator": _WITH_SERVER,
     "all_reduce": _EQUAL_WORKERS,
     "far_machines": _EQUAL_WORKERS,
 }
@@ -68,7 +70,8 @@ def test_each_task_gets_its_role_and_the_arguments(run, mode):
         config = parse_cluster_config(text)
         roles.append((config.task_type, config.task_id))
         assert arguments.startswith(f"-m examples.convnet --mode={mode} --")
-        assert ("--op_strategy=shared" in arguments) == ("ps" in jobs)
+        is_synchronous = mode == "distributed_sync_replicas"
+        assert ("--op_strategy=shared" in arguments) == is_synchronous
         assert arguments.endswith("--train_steps=7 --title=two words")
     assert roles == [(job, task) for job, hosts in jobs.items() for task in range(len(hosts))]
 
