@@ -62,7 +62,7 @@ def fold_batch(
                 early.append(None)
                 finite.append(factor.will_be_finite(substitutes))
             else:
-                early.append(factor.statistic(factor.batch_moment(substitutes)))
+                early.append(factor.batch_statistic(substitutes))
     return fold_statistics(factors, devices, early, ema_decay, finite, substitutes)
 
 
@@ -98,7 +98,7 @@ def fold_statistics(
                 updates.append(fold(factor.cov_variables, kept, accept, beta=decay))
                 continue
             with v1.control_dependencies([accept, *large.get(device, [])]):
-                late = factor.kept_form(factor.statistic(factor.batch_moment(substitutes)))
+                late = factor.kept_form(factor.batch_statistic(substitutes))
             large[device] = [fold(factor.cov_variables, late, accept, beta=decay)]
             updates += large[device]
     return updates

@@ -83,7 +83,6 @@ class FisherBlock(abc.ABC):
       params: The layer's parameter, or a tuple of its parameters.
       name: Name of the first parameter; used for variables and messages.
       factor_maker: The layer collection, which makes and shares factors.
-      inputs: The layer's input in each tower.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -99,7 +98,7 @@ class FisherBlock(abc.ABC):
         self.params: Parameters = tuple(params) if isinstance(params, list) else params
         self.name: str = name_of(as_tuple(params)[0])
         self.factor_maker = layer_collection
-        self.inputs: tuple[Any, ...] = ()
+        self._inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
         # `instantiate_factors` sets them. A block that splits λ keeps it with its factors.
         self._made: tuple[FisherFactor, ...] = ()
@@ -109,6 +108,11 @@ class FisherBlock(abc.ABC):
     def has_bias(self) -> bool:
         """True if the parameters are a tuple, such as (weight, bias)."""
         return isinstance(self.params, (tuple, list))
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The layer's input in each tower."""
+        return self._inputs
 
     @property
     def num_registered_towers(self) -> int:
@@ -122,12 +126,12 @@ class FisherBlock(abc.ABC):
 
     def register_additional_tower(self, inputs: Any, outputs: Any) -> None:
         """Adds one tower's input of the layer, and its output, before the non-linearity."""
-        self.inputs += (inputs,)
+        self._inputs += (inputs,)
         self._outputs += (outputs,)
 
     def remove_last_tower(self) -> None:
         """Undoes the last `register_additional_tower`."""
-        self.inputs, self._outputs = self.inputs[:-1], self._outputs[:-1]
+        self._inputs, self._outputs = self._inputs[:-1], self._outputs[:-1]
 
     def tensors_to_compute_grads(self) -> tuple[Tensor, ...]:
         """Returns the tensors whose gradients the statistics need, tower after tower."""

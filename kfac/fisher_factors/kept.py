@@ -98,6 +98,10 @@ class OfAverage:
             return self
         return Reading(self._function, (*self._arguments, *factor.average))
 
+    def __call__(self, factor: Any) -> Tensor:
+        """Returns the result for a factor, where a class calls the method of its base by name."""
+        return self.__get__(factor, type(factor))()
+
 
 class Damping(NamedTuple):
     """The number d that is added to the diagonal of a factor.

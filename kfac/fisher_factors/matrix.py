@@ -42,12 +42,6 @@ from kfac.state import Change, read
 class KeepingFactor(FisherFactor):
     """A factor that keeps functions of M + d·I, such as inverses and powers, in variables."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refreshes by `updated_inverses` if a class has its own."""
-        super().__init_subclass__(**kwargs)
-        if "updated_inverses" in vars(cls) and "refresh" not in vars(cls):
-            cls.refresh = FisherFactor.refresh  # type: ignore[method-assign]
-
     def keep(self, function: DampedFunction, damping: Damping) -> None:
         """Registers a function to be kept; does nothing if it is registered already."""
         self._slots.setdefault((function, damping.name), MatrixSlot(function, damping))
@@ -86,7 +80,13 @@ class KeepingFactor(FisherFactor):
         return refresh_slots.function(matrix, variables, of_slots, **settings)
 
     def refresh(self, dampings: Mapping[str, Tensor], device: str) -> list[Operation]:
-        """Returns an op that recomputes all functions; see `FisherFactor.refresh`."""
+        """Returns an op that recomputes all functions; see `FisherFactor.refresh`.
+
+        There is one op for each change if a class has its own part in the computation.
+        """
+        parts = "updated_inverses", "move_average", "value_of"
+        if any(getattr(type(self), x) is not getattr(KeepingFactor, x) for x in parts):
+            return super().refresh(dampings, device)
         if not self.inverses:
             return []
         variables = tuple(slot.variables for slot in self.inverses)

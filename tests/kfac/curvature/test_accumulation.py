@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from kfac.curvature import averaging
 from kfac.curvature.averaging import BatchSums, fold_batch
-from kfac.fisher_factors import FullyConnectedKroneckerFactor
+from kfac.fisher_factors import FullyConnectedKroneckerFactor, MatrixFactor, Moment
 from kfac.placement import Place
 from kfac.state import assign_all
 
@@ -258,3 +258,26 @@ def reaches(op, other):
         queue += before - seen
         seen |= before
     return other in seen
+
+
+class HalvedFactor(MatrixFactor):
+    """A factor of a program's own, whose statistic is half the second moment."""
+
+    dimension = 3
+
+    def _tower_moment(self, tensors):
+        return Moment(tf.matmul(tensors, tensors, transpose_a=True), 4)
+
+    def batch_statistic(self, substitutes=None):
+        return super().batch_statistic(substitutes) / 2
+
+    can_predict_finite = True
+
+
+def test_overridden_statistics_are_folded(graph, session, smallest_large):
+    factor = HalvedFactor(((tf.constant(X),),), ("",), "own")
+    factor.instantiate_cov_variables()
+    updates = fold_batch([factor], [""], {}, tf.constant(True), 0.5)
+    session.run(v1.global_variables_initializer())
+    session.run(updates)
+    np.testing.assert_allclose(session.run(factor.value), X.T @ X / 8, rtol=1e-12)

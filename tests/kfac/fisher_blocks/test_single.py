@@ -147,3 +147,25 @@ def test_diagonal_blocks_take_one_operation(session, laboratory, made_ops):
     # Before the first statistic the average counts as ones.
     session.run([v1.assign(each, each * 0) for each in block.factor.cov_variables[:2]])
     np.testing.assert_allclose(session.run(products), v / 1.3, rtol=1e-6)
+
+
+class DoublesInputs(kfac.fisher_blocks.SingleFactorBlock):
+    """A block of a program's own, which changes what it is given."""
+
+    is_diagonal = True
+    settings = ()
+
+    @property
+    def inputs(self):
+        return tuple(2 * tensor for tensor in super().inputs)
+
+    def _make_factor(self, grads_list):
+        raise NotImplementedError
+
+
+def test_inputs_may_be_overridden(graph, session):
+    block = DoublesInputs(kfac.LayerCollection(), v1.get_variable("w", [3, 2]))
+    block.register_additional_tower(tf.constant([[1.0, 2.0, 3.0]]), tf.zeros([1, 2]))
+    assert session.run(block.inputs)[0].tolist() == [[2, 4, 6]]
+    block.remove_last_tower()
+    assert (block.inputs, block.num_registered_towers) == ((), 0)

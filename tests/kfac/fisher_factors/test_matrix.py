@@ -13,7 +13,7 @@ from kfac.fisher_factors import (
     FullyConnectedMultiKF,
     MatrixFactor,
 )
-from kfac.fisher_factors.base import Moment
+from kfac.fisher_factors.base import NOTHING_KNOWN, Moment
 from kfac.linalg.damped_functions import Cholesky, Power
 from kfac.patches.extraction import ConvGeometry
 
@@ -180,10 +180,17 @@ def test_inverses_are_refreshed_where_the_variables_are(graph, session, device, 
         np.testing.assert_allclose(found, value, rtol=1e-12)
 
 
-class DoubledFactor(MatrixFactor):
-    """A factor of a program's own, whose value is twice the average."""
+class OwnFactor(MatrixFactor):
+    """A factor of a program's own."""
 
     dimension = 3
+
+    def _tower_moment(self, tensors):
+        return Moment(tf.matmul(tensors, tensors, transpose_a=True), 8)
+
+
+class DoubledFactor(OwnFactor):
+    """Its value is twice the average."""
 
     @property
     def value(self):
@@ -192,18 +199,51 @@ class DoubledFactor(MatrixFactor):
     def trace(self):
         return 2 * super().trace()
 
-    def _tower_moment(self, tensors):
-        return Moment(tf.matmul(tensors, tensors, transpose_a=True), 8)
+
+class DoubledForInverses(OwnFactor):
+    def value_of(self, averages):
+        return 2 * super().value_of(averages)
+
+    def trace(self):
+        return 2 * MatrixFactor.trace(self)
 
 
-def test_overridden_values_are_used(graph, session, update_factors):
-    factor = DoubledFactor(((tf.constant(X),),), ("",), "fc/input")
+class ComputesDoubled:
+    """Computes inverses of twice the value, for any factor."""
+
+    def updated_inverses(self, dampings, averages=NOTHING_KNOWN):
+        averages = {self.name: 2 * self.value_of(averages)}
+        return super().updated_inverses(dampings, averages)
+
+    def trace(self):
+        return 2 * super().trace()
+
+
+class MixedFactor(ComputesDoubled, OwnFactor):
+    """Has the method of another class."""
+
+
+class MovedFactor(DoubledFactor):
+    """Notes that its inverses were given to `move_average`."""
+
+    moved = 0
+
+    def move_average(self, changes):
+        self.moved += len(changes)
+        return super().move_average(changes)
+
+
+@pytest.mark.parametrize("cls", [DoubledFactor, DoubledForInverses, MixedFactor, MovedFactor])
+def test_overridden_methods_are_used(graph, session, update_factors, cls):
+    factor = cls(((tf.constant(X),),), ("",), "fc/input")
     factor.register_inverse(DAMPING)
     update_factors(factor)
     doubled = 2 * X.T @ X / 8
     found, trace = session.run([factor.get_inverse(DAMPING).to_dense(), factor.trace()])
     np.testing.assert_allclose(found, np.linalg.inv(doubled + 0.2 * np.eye(3)), rtol=1e-12)
     np.testing.assert_allclose(trace, np.trace(doubled), rtol=1e-12)
+    if cls is MovedFactor:
+        assert factor.moved == 2
 
 
 def used_types(graph):
