@@ -106,7 +106,8 @@ class Watch:
         cause = (
             f"there is no answer from {absent}"
             if absent
-            else "all others answer: one of them is slower, or has fewer batches in its epoch"
+            else "all others answer: one of them is slower, has fewer batches in its epoch, or was "
+            "stopped by a callback, such as TerminateOnNaN, that looks at its own numbers"
         )
         error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds "

@@ -27,7 +27,11 @@ def no_process(monkeypatch):
 def one_of_two(monkeypatch):
     """Makes this process one of two, which are not connected."""
     fake = types.SimpleNamespace(
-        size=2, take_keys=lambda: 0, group=lambda key: WorkerGroup("ab", 0, AllReduce(), key)
+        size=2,
+        is_chief=True,
+        watch=types.SimpleNamespace(begin=lambda: None),
+        take_keys=lambda: 0,
+        group=lambda key: WorkerGroup("ab", 0, AllReduce(), key),
     )
     monkeypatch.setattr(process, "_PROCESS", [fake])
 
@@ -76,6 +80,18 @@ def test_arguments_of_other_types():
         replicate.keras.DistributedOptimizer("adam")
     with pytest.raises(TypeError, match="callbacks of Keras, got 3"):
         replicate.keras.Workers(chief=[3])
+    with pytest.raises(ValueError, match="EarlyStopping, which would change training on the chief"):
+        replicate.keras.Workers(chief=[keras.callbacks.EarlyStopping()])
+
+
+def test_a_model_that_every_process_would_train_on_its_own(one_of_two, tmp_path):
+    model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(1)])
+    model.compile(replicate.keras.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    model.save(tmp_path / "m.keras")
+    workers = replicate.keras.Workers()
+    workers.set_model(keras.models.load_model(tmp_path / "m.keras"))
+    with pytest.raises(ValueError, match=r"'sgd.*' is not one of DistributedOptimizer"):
+        workers.on_train_begin()
 
 
 def test_wrong_steps(one_of_two):
