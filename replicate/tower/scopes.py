@@ -174,14 +174,10 @@ class TowerScopes:
         the numbers of all that are `within` a scope when that is left and entered again.
         """
         start = f"{within}/" if within else ""
-        parts = [
-            name.removeprefix(start).split("/")
-            for name in self._made_outside
-            if name.startswith(start)
-        ]
-        scopes = {tuple(each[:end]) for each in parts for end in range(1, len(each) + 1)}
-        for scope in sorted(scopes, key=len):  # Leaving a scope forgets those within it.
-            with v1.variable_scope("/".join(scope), auxiliary_name_scope=False):
+        names = [each.removeprefix(start) for each in self._made_outside if each.startswith(start)]
+        parts = (itertools.accumulate(each.split("/"), "{}/{}".format) for each in names)
+        for scope in sorted(set().union(*parts), key=len):  # Leaving one forgets those within it.
+            with v1.variable_scope(scope, auxiliary_name_scope=False):
                 pass
 
 
