@@ -96,6 +96,7 @@ class Workers(keras.callbacks.Callback):
           WorkersDifferError: The processes have other models, or other numbers of batches.
         """
         self._depth, self._has_begun = 0, False
+        self._process.watch.forget()  # A loop that an error has ended.
         self._begin()
         if not self._is_alone:
             self._check_alike()

@@ -60,6 +60,10 @@ class Watch:
         """Ends what `begin` has begun; the pairs may be nested."""
         self._depth = max(self._depth - 1, 0)
 
+    def forget(self) -> None:
+        """Ends all that has begun."""
+        self._depth = 0
+
     def beat(self) -> None:
         """Records that the loop is alive."""
         self._beat_at = time.monotonic()
