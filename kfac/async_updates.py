@@ -159,6 +159,9 @@ class AsyncUpdateHook(v1.train.SessionRunHook):
     There, each tower brings a hook; all but one of them find that there is nothing left to do.
     """
 
+    ends_before_save = True
+    """No update changes what `replicate.Estimator` saves at the end."""
+
     def __init__(
         self, optimizer: AsyncInvCovUpdateKfacOpt | Callable[[], AsyncInvCovUpdateKfacOpt]
     ) -> None:

@@ -315,7 +315,7 @@ class Estimator:
           The predictions of one example (or one batch), in the structure of the model's ones.
 
         Raises:
-          ValueError: A key is unknown, or predictions cannot be cut into examples.
+          ValueError: All keys are unknown, or predictions cannot be cut into examples.
           TypeError: A hook is of the wrong class.
           CheckpointError: The checkpoint cannot be loaded.
         """

@@ -90,9 +90,9 @@ def run_evaluation(
         loop.run(session)
     if (adding.batches if adding else readings.step) == 0:
         raise ValueError(
-            "Cannot evaluate: the input ended before its first batch. Look at what input_fn "
-            "returns in mode 'eval': an empty file list, or a batch larger than the data with "
-            "drop_remainder=True."
+            "Cannot evaluate: the input ended before its first batch, or a hook asked for the end. "
+            "Look at what input_fn returns in mode 'eval': an empty file list, or a batch larger "
+            "than the data with drop_remainder=True."
         )
     return {**results.final_ops_values, "global_step": int(results.final_ops_values["global_step"])}
 

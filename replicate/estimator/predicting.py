@@ -109,12 +109,14 @@ def _evaluates_to_true(condition: Tensor) -> Callable[[Any], bool]:
 
 
 def select(predictions: Nest, keys: str | Sequence[str] | None) -> Nest:
-    """Returns the predictions under some keys; all of them if keys is None.
+    """Returns the predictions under some keys; all of them if there are no keys.
+
+    A warning names keys that the predictions lack.
 
     Raises:
-      ValueError: The predictions have no keys, or not all of these.
+      ValueError: The predictions have no keys, or none of these.
     """
-    if keys is None:
+    if not keys:
         return predictions
     wanted = [keys] if isinstance(keys, str) else list(keys)
     if not isinstance(predictions, Mapping):
@@ -122,13 +124,14 @@ def select(predictions: Nest, keys: str | Sequence[str] | None) -> Nest:
             f"Cannot choose predict_keys {wanted}: the model's predictions are a single Tensor. "
             "Leave predict_keys out, or return a dict of predictions from model_fn."
         )
-    unknown = sorted(set(wanted) - set(predictions))
+    found = {key: predictions[key] for key in wanted if key in predictions}
+    unknown = [key for key in wanted if key not in found]
+    text = f"predict_keys {unknown}: the model's predictions are {sorted(predictions)}."
+    if not found:
+        raise ValueError(f"Cannot choose {text} Correct the names.")
     if unknown:
-        raise ValueError(
-            f"Cannot choose predict_keys {unknown}: the model's predictions are "
-            f"{sorted(predictions)}. Correct the names."
-        )
-    return {key: predictions[key] for key in wanted}
+        log.warning("No predictions for %s", text)
+    return found
 
 
 def examples(values: Any) -> Iterator[Any]:

@@ -71,7 +71,7 @@ class GradientClipping:
 
     def clip(self, gradients_and_variables: GradientsAndVariables) -> GradientsAndVariables:
         """Returns the gradients with at most the global norm, each with its variable."""
-        if self.norm is None:
+        if self.norm is None or not gradients_and_variables:
             return gradients_and_variables
         gradients, variables = zip(*gradients_and_variables, strict=True)
         # The norm is summed where the first gradient is. The gradients stay on their devices.

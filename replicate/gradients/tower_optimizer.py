@@ -118,6 +118,8 @@ class TowerOptimizer(v1.train.Optimizer):
         # The base class keeps state in its constructor, which this optimizer does without.
         self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None
         self._optimizer_fn = optimizer_or_optimizer_fn
+        self._for_losses = optimizer_or_optimizer_fn if is_optimizer else self
+        """What stands for this optimizer in verdicts: others may wrap the same one."""
         self._accumulate_steps = accumulate_steps
         self._clip_norm = clip_norm
         self._loss_scale = loss_scale
@@ -183,7 +185,7 @@ class TowerOptimizer(v1.train.Optimizer):
         check_not_eager(f"TowerOptimizer.compute_gradients was called with the loss {loss!r}")
         build = current_build()
         if build is not None:
-            build.add_loss(loss)
+            build.add_loss(loss, self._for_losses)
         if self._skip_nonfinite:
             description = _in_tower(f"loss {loss.op.name}", build.tower if build else None)
             part = build.part_of_loss(loss) if build else loss
@@ -230,7 +232,7 @@ class TowerOptimizer(v1.train.Optimizer):
         # Outside of the tower, an optimizer around this one has gathered the gradients.
         tower = build.tower if build and not build.is_outside else None
         if build and tower:
-            build.verdicts.applied()
+            build.verdicts.applied(self._for_losses)
         share = build.gradient_share if build and tower else UNWEIGHTED
         reduction: GradientReduction = build.settings.reduction if build else "last"
         gradients = self._tower_gradients(build, tower, share, grads_and_vars)

@@ -9,10 +9,19 @@ import numpy as np
 from replicate.errors import WorkersDifferError
 from replicate.estimator.log import log
 from replicate.keras import metrics
+from replicate.keras.optimizer import sums_gradients
 from replicate.keras.process import current
 from replicate.keras.sums import Exchange
 
 _Logs: TypeAlias = MutableMapping[str, Any] | None
+
+_CHANGING = (
+    keras.callbacks.EarlyStopping,
+    keras.callbacks.LearningRateScheduler,
+    keras.callbacks.ReduceLROnPlateau,
+    keras.callbacks.TerminateOnNaN,
+)
+"""Callbacks that change training."""
 
 
 @final
@@ -36,12 +45,19 @@ class Workers(keras.callbacks.Callback):
 
         Raises:
           TypeError: Something in `chief` is not a callback of Keras.
-          ValueError: The processes cannot be connected, as in `init`.
+          ValueError: A callback in `chief` changes training, which all have to do alike; or the
+            processes cannot be connected, as in `init`.
         """
         super().__init__()
         for each in chief:
             if not isinstance(each, keras.callbacks.Callback):
                 raise TypeError(f"Workers(chief=...) takes callbacks of Keras, got {each!r}.")
+            if isinstance(each, _CHANGING):
+                raise ValueError(
+                    f"Workers(chief=...) has {type(each).__name__}, which would change training on "
+                    "the chief alone. Give it to fit, beside Workers: all processes have the same "
+                    "metrics, and run it alike."
+                )
         self._process = current()
         self._exchange = Exchange(self._process)
         self._restoring = [
@@ -76,9 +92,11 @@ class Workers(keras.callbacks.Callback):
         """Begins: the chief restores, then the others.
 
         Raises:
+          ValueError: The model's optimizer is not one of `DistributedOptimizer`.
           WorkersDifferError: The processes have other models, or other numbers of batches.
         """
         self._depth, self._has_begun = 0, False
+        self._process.watch.forget()  # A loop that an error has ended.
         self._begin()
         if not self._is_alone:
             self._check_alike()
@@ -173,6 +191,13 @@ class Workers(keras.callbacks.Callback):
             variable.assign(total / self._process.size)
 
     def _check_alike(self) -> None:
+        is_own_step = type(self.model).train_step is not keras.Model.train_step
+        if not (is_own_step or sums_gradients(self.model.optimizer)):
+            raise ValueError(
+                f"The optimizer {self.model.optimizer.name!r} is not one of DistributedOptimizer, "
+                "so each process would train on its own. Compile the model with one; for a loaded "
+                "model call replicate.keras.DistributedOptimizer(model.optimizer)."
+            )
         variables = self.model.variables
         weights = sum(int(np.prod(each.shape)) for each in variables)
         steps = (self.params or {}).get("steps")

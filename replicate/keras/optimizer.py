@@ -43,13 +43,19 @@ def DistributedOptimizer(optimizer: _Optimizer) -> _Optimizer:  # noqa: N802
     process = current()
     if process.size == 1:
         return optimizer
-    if isinstance(getattr(optimizer, "apply", None), _SummedApply):
+    if sums_gradients(optimizer):
         raise ValueError(
             f"DistributedOptimizer was given {optimizer.name!r} twice: its gradients would be "
             "summed twice. Give it once."
         )
     optimizer.apply = _SummedApply(optimizer, process)
     return optimizer
+
+
+def sums_gradients(optimizer: Any) -> bool:
+    """Returns True for an optimizer of `DistributedOptimizer`, also inside of another one."""
+    both = (optimizer, getattr(optimizer, "inner_optimizer", None))
+    return any(isinstance(getattr(each, "apply", None), _SummedApply) for each in both)
 
 
 class _SummedApply:

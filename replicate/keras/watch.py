@@ -60,6 +60,10 @@ class Watch:
         """Ends what `begin` has begun; the pairs may be nested."""
         self._depth = max(self._depth - 1, 0)
 
+    def forget(self) -> None:
+        """Ends all that has begun."""
+        self._depth = 0
+
     def beat(self) -> None:
         """Records that the loop is alive."""
         self._beat_at = time.monotonic()
@@ -106,7 +110,8 @@ class Watch:
         cause = (
             f"there is no answer from {absent}"
             if absent
-            else "all others answer: one of them is slower, or has fewer batches in its epoch"
+            else "all others answer: one of them is slower, has fewer batches in its epoch, or was "
+            "stopped by a callback, such as TerminateOnNaN, that looks at its own numbers"
         )
         error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds "

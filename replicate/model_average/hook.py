@@ -123,6 +123,9 @@ class Membership:
 class ModelAverageHook(v1.train.SessionRunHook):
     """Lets a worker join when its session starts, and leave when training ends."""
 
+    ends_before_save = True
+    """The last round changes the averages, which an Estimator then saves."""
+
     def __init__(
         self, memberships: Callable[[], Sequence[Membership]], patience_secs: float | None
     ):

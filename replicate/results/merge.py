@@ -2,7 +2,7 @@
 
 In TRAIN the result is the spec of the last tower, whose train_op applies the gradients of all
 towers. In EVAL and PREDICT it is the spec of the first tower, with metrics over the whole batch and
-predictions in the order of its rows.
+predictions in the order of its rows. Scalars among the predictions of EVAL are the first tower's.
 """
 
 import re
@@ -56,7 +56,7 @@ def merge_specs(
             return specs[0]._replace(
                 loss=_total_loss(specs),
                 eval_metric_ops=metrics,
-                predictions=_concatenated([spec.predictions for spec in specs], rows),
+                predictions=_concatenated([spec.predictions for spec in specs], rows, True),
             )
         return specs[0]._replace(
             predictions=_concatenated([spec.predictions for spec in specs], rows),
@@ -73,19 +73,24 @@ def _total_loss(specs: Sequence[Spec]) -> Tensor:
     return add_in_order([spec.loss for spec in specs], name="loss")
 
 
-def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
-    """Concatenates the towers' predictions, Tensors or dicts of them, in the batch's order."""
+def _concatenated(parts: Sequence[Any], rows: Tensor | None, takes_scalars: bool = False) -> Any:
+    """Concatenates the towers' predictions, Tensors or dicts of them, in the batch's order.
+
+    If it `takes_scalars`, those of the first tower stay as they are.
+    """
     if parts[0] is None:
         return None
     if not isinstance(parts[0], dict):
-        return _joined(parts, rows, "predictions")
+        return _joined(parts, rows, "predictions", takes_scalars)
     return {
-        key: _joined([part[key] for part in parts if key in part], rows, key)
+        key: _joined([part[key] for part in parts if key in part], rows, key, takes_scalars)
         for key in dict.fromkeys(key for part in parts for key in part)
     }
 
 
-def _joined(parts: Sequence[Tensor], rows: Tensor | None, key: Any) -> Tensor:
+def _joined(parts: Sequence[Tensor], rows: Tensor | None, key: Any, takes_scalars: bool) -> Tensor:
+    if takes_scalars and parts[0].shape.rank == 0:
+        return parts[0]
     name = key if isinstance(key, str) and _OPERATION_NAME.fullmatch(key) else "predictions"
     joined = join_rows(parts, key, name)
     return joined if rows is None else joined[:rows]

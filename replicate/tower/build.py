@@ -188,10 +188,10 @@ class TowerBuild:
         """Returns the ends of the current tower's losses and gradients, which run in every step."""
         return [*(loss.op for loss in self._losses), *(part.done for part in self.calls[index])]
 
-    def add_loss(self, loss: Tensor) -> None:
-        """Notes a loss of the current tower, before it is weighted."""
+    def add_loss(self, loss: Tensor, optimizer: Any = None) -> None:
+        """Notes a loss of the current tower, before it is weighted, and the optimizer of it."""
         self._losses.append(loss)
-        self.verdicts.computed(loss)
+        self.verdicts.computed(loss, optimizer)
 
     def counted_loss(self, loss: Tensor) -> Tensor:
         """Returns a loss of the current tower without what the first tower counts for all."""

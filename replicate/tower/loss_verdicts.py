@@ -50,6 +50,8 @@ class LossVerdicts:
         """True from a call of `compute_gradients` to the next one of `apply_gradients`."""
         self._of_gradients: bool | None = None
         """Verdict on the last loss of `tf.gradients` since the last `apply_gradients`."""
+        self._of_optimizers: dict[Any, bool] = {}
+        """Verdict on the last loss of each optimizer's `compute_gradients`."""
         self._logged: set[str] = set()
         self.sums_loss = False
         """True if the last loss is a sum."""
@@ -73,20 +75,26 @@ class LossVerdicts:
             self._growth.tell(loss, Growth(1) if is_sum else CONSTANT)
             self._told[loss.op] = is_sum
 
-    def computed(self, loss: Tensor) -> None:
+    def computed(self, loss: Tensor, optimizer: Any = None) -> None:
         """Judges a loss whose gradients an optimizer computes, or which a model_fn returns."""
         self._is_computed = True
+        self._of_optimizers.pop(optimizer, None)
         verdict = self._judge(loss)
         if verdict is not None:
-            self.sums_loss = verdict
+            self.sums_loss = self._of_optimizers[optimizer] = verdict
 
     def differentiated(self, loss: Tensor) -> None:
         """Judges a loss of `tf.gradients`."""
         self._of_gradients = self._judge(loss)
 
-    def applied(self) -> None:
-        """Ends a call of `apply_gradients`; to be called before its gradients are weighted."""
-        if not self._is_computed and self._of_gradients is not None:
+    def applied(self, optimizer: Any) -> None:
+        """Ends a call of `apply_gradients`; to be called before its gradients are weighted.
+
+        Other optimizers may have computed the gradients of other losses since its own.
+        """
+        if optimizer in self._of_optimizers:
+            self.sums_loss = self._of_optimizers.pop(optimizer)
+        elif not self._is_computed and self._of_gradients is not None:
             self.sums_loss = self._of_gradients
         self._is_computed, self._of_gradients = False, None
 

@@ -106,6 +106,8 @@ class TowerScopes:
         self._placer = VariablePlacer(settings.plan.parameters)
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
+        self._made_outside: list[str] = []
+        """Names of the variables that were made outside of the towers."""
         self.build = TowerBuild(settings, current_task(), self.outside, self.collections.of_tower)
 
     @contextlib.contextmanager
@@ -155,7 +157,28 @@ class TowerScopes:
             stack.enter_context(v1.device(self.build.task))
             stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
             stack.enter_context(v1.device(self._placer.on("")))
+            stack.enter_context(v1.variable_creator_scope(self._create_outside))
+            self._count_scopes_again(variable_scope.name)
             yield
+
+    def _create_outside(self, next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
+        """Variable creator that notes the names of variables."""
+        variable = next_creator(**kwargs)
+        self._made_outside.append(variable.op.name)
+        return variable
+
+    def _count_scopes_again(self, within: str) -> None:
+        """Enters the variable scopes of earlier variables, so that new ones get other names.
+
+        TensorFlow numbers scopes of one name, such as those of an optimizer's slots, but forgets
+        the numbers of all that are `within` a scope when that is left and entered again.
+        """
+        start = f"{within}/" if within else ""
+        names = [each.removeprefix(start) for each in self._made_outside if each.startswith(start)]
+        parts = (itertools.accumulate(each.split("/"), "{}/{}".format) for each in names)
+        for scope in sorted(set().union(*parts), key=len):  # Leaving one forgets those within it.
+            with v1.variable_scope(scope, auxiliary_name_scope=False):
+                pass
 
 
 @contextlib.contextmanager

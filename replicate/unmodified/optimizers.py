@@ -33,7 +33,7 @@ def _attribute(optimizer: v1.train.Optimizer, name: str) -> Any:
         return TowerOptimizer(optimizer).apply_gradients
 
     def compute_gradients(loss: Any, *args: Any, **kwargs: Any) -> Any:
-        build.add_loss(loss)
+        build.add_loss(loss, optimizer)
         return found(build.counted_loss(loss), *args, **kwargs)
 
     return compute_gradients

@@ -39,6 +39,9 @@ class SyncReplicasHook(v1.train.SessionRunHook):
     Use it in place of the optimizer's `make_session_run_hook`. An `Estimator` accepts both.
     """
 
+    ends_before_save = True
+    """No process waits while an Estimator saves."""
+
     def __init__(
         self,
         optimizer: Any,

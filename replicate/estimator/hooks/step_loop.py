@@ -116,8 +116,14 @@ class StepLoop(v1.train.SessionRunHook):
 
     @property
     def hooks(self) -> list[Any]:
-        """Hooks to pass to the monitored session: the unscheduled ones, and this loop."""
-        return [*self._others, self]
+        """Hooks to pass to the monitored session: the unscheduled ones, and this loop.
+
+        The loop ends before the user's hooks, as in tf.estimator: these may look for the checkpoint
+        of the last step, or fail. Hooks that give variables their last values `ends_before_save`.
+        """
+        early = [hook for hook in self._others if getattr(hook, "ends_before_save", False)]
+        late = [hook for hook in self._others if hook not in early]
+        return [*early, _End(self._scheduled), *late, self]
 
     @property
     def is_done(self) -> bool:
@@ -142,11 +148,6 @@ class StepLoop(v1.train.SessionRunHook):
             hook.after_create_session(session, coord)
         self._stopped = self.is_done
         self._schedule()
-
-    def end(self, session: v1.Session) -> None:
-        """Ends the scheduled hooks."""
-        for hook in self._scheduled:
-            hook.end(session)
 
     def run(
         self,
@@ -235,6 +236,19 @@ class StepLoop(v1.train.SessionRunHook):
             min((run.step for run in runs), default=math.inf),
             min((run.time for run in runs), default=math.inf),
         )
+
+
+@final
+class _End(v1.train.SessionRunHook):
+    """Ends scheduled hooks, in its place among the others."""
+
+    def __init__(self, hooks: Sequence[ScheduledHook]):
+        self._hooks = hooks
+
+    def end(self, session: v1.Session) -> None:
+        """Ends the hooks."""
+        for hook in self._hooks:
+            hook.end(session)
 
 
 def _overrides_run_methods(hook: v1.train.SessionRunHook) -> bool:

@@ -215,10 +215,14 @@ def test_input_that_must_be_fed_gives_no_warning(graph, caplog):
     assert "predict never ends" not in caplog.text
 
 
-def test_select():
+def test_select(caplog):
     predictions = {"a": 1, "b": 2}
     assert select(predictions, None) is predictions
+    assert select(predictions, []) is predictions
     assert select(predictions, "a") == {"a": 1}
+    assert not caplog.records
+    assert select(predictions, ["c", "b"]) == {"b": 2}
+    assert "No predictions for predict_keys ['c']" in caplog.text
     assert select(predictions, ["b", "a"]) == predictions
     with pytest.raises(ValueError, match=r"\['c'\]: the model's predictions are \['a', 'b'\]"):
         select(predictions, ["c"])

@@ -114,6 +114,31 @@ def test_hooks_are_called_in_order_and_can_end_training(linear, tmp_path):
     assert calls == [*around["begin"], *around["session"], *step, *step, *around["end"]]
 
 
+def test_hooks_end_when_the_last_step_is_saved_unless_they_change_it(linear, tmp_path):
+    saved = []
+
+    class Looking(v1.train.SessionRunHook):
+        def end(self, session):
+            saved.append(estimator.latest_checkpoint())
+            raise OSError("no place to upload to")
+
+    class Changing(v1.train.SessionRunHook):
+        ends_before_save = True
+
+        def begin(self):
+            (bias,) = (each for each in v1.trainable_variables() if each.op.name == "b")
+            self.change = bias.assign([7.0]).op
+
+        def end(self, session):
+            session.run(self.change)
+
+    estimator = linear.make_estimator(tmp_path)
+    with pytest.raises(OSError, match="no place"):
+        estimator.train(linear.input_fn, max_steps=3, hooks=[Looking(), Changing()])
+    assert saved == [f"{tmp_path}/model.ckpt-3"]
+    assert estimator.get_variable_value("b") == [7.0]
+
+
 # Numbers
 
 

@@ -42,3 +42,7 @@ def test_stages_run_in_order(graph):
             total, _ = session.run([reduced, train_op], {batch: values})
             history.append((total, *session.run([weight, ends])))
     assert history == [(7.0, 5.0, 1), (7.0, 1.0, 2), (9.0, 1.0, 3), (-13.0, 3.0, 4)]
+
+
+def test_no_gradients_are_left_to_the_optimizer_to_refuse():
+    assert GradientClipping(1.0).clip([]) == []

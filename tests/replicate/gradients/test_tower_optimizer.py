@@ -90,6 +90,37 @@ def test_slots_in_a_scope_have_the_same_names_without_replication(towers):
     assert {"net/c", "net/net/c/Adam", "net/net/c/Adam_1"} < set(plain)
 
 
+@pytest.mark.parametrize("towers", [1, 2])
+@pytest.mark.parametrize(
+    ("settings", "trained"),
+    [
+        ({}, 8.0),
+        ({"accumulate_steps": 2}, 10.0),
+        ({"loss_scale": DynamicLossScale()}, 8.0),
+        ({"skip_nonfinite": 1}, 8.0),
+    ],
+)
+def test_two_optimizers_of_one_variable_have_the_slots_without_replication(
+    settings, trained, towers
+):
+    def model(index):
+        with v1.variable_scope("net"):
+            loss = absolute_error(index)
+            optimizers = [TowerOptimizer(v1.train.AdamOptimizer(1.0), **settings) for _ in range(2)]
+            return v1.group(*(optimizer.minimize(loss) for optimizer in optimizers))
+
+    with tf.Graph().as_default():
+        values = train(model, towers=towers)
+    with tf.Graph().as_default():
+        model(0)
+        plain = [variable.op.name for variable in v1.global_variables()]
+    slots = {f"net/net/c/Adam{number}" for number in ("", "_1", "_2", "_3")}
+    assert slots == {name for name in values if "c/Adam" in name}
+    assert slots < set(plain)
+    assert len(values) == len(plain)
+    assert values["net/c"] == pytest.approx(trained, abs=1e-5)
+
+
 def test_optimizer_function_is_called_once_outside_of_towers(graph):
     made = []
 

@@ -27,7 +27,11 @@ def no_process(monkeypatch):
 def one_of_two(monkeypatch):
     """Makes this process one of two, which are not connected."""
     fake = types.SimpleNamespace(
-        size=2, take_keys=lambda: 0, group=lambda key: WorkerGroup("ab", 0, AllReduce(), key)
+        size=2,
+        is_chief=True,
+        watch=types.SimpleNamespace(begin=lambda: None, forget=lambda: None),
+        take_keys=lambda: 0,
+        group=lambda key: WorkerGroup("ab", 0, AllReduce(), key),
     )
     monkeypatch.setattr(process, "_PROCESS", [fake])
 
@@ -45,6 +49,21 @@ def test_one_process_trains_as_without(tmp_path):
     # A first step of Adam adds its rate to each of the three weights, and the second nearly so.
     np.testing.assert_allclose(history.history["loss"], [1, 0.7**2, 0.4**2], rtol=0.05)
     assert (tmp_path / "m.keras").exists()
+
+
+def test_nothing_is_watched_after_a_loop_that_follows_one_with_an_error():
+    class Failing(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise OSError("no place")
+
+    model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    data = np.ones([8, 2]), np.ones([8])
+    with pytest.raises(OSError, match="no place"):
+        model.fit(*data, verbose=0, callbacks=[replicate.keras.Workers(), Failing()])
+    assert process.current().watch._depth == 1
+    model.fit(*data, verbose=0, callbacks=[replicate.keras.Workers()])
+    assert process.current().watch._depth == 0
 
 
 def test_init_is_called_once():
@@ -76,6 +95,18 @@ def test_arguments_of_other_types():
         replicate.keras.DistributedOptimizer("adam")
     with pytest.raises(TypeError, match="callbacks of Keras, got 3"):
         replicate.keras.Workers(chief=[3])
+    with pytest.raises(ValueError, match="EarlyStopping, which would change training on the chief"):
+        replicate.keras.Workers(chief=[keras.callbacks.EarlyStopping()])
+
+
+def test_a_model_that_every_process_would_train_on_its_own(one_of_two, tmp_path):
+    model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(1)])
+    model.compile(replicate.keras.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    model.save(tmp_path / "m.keras")
+    workers = replicate.keras.Workers()
+    workers.set_model(keras.models.load_model(tmp_path / "m.keras"))
+    with pytest.raises(ValueError, match=r"'sgd.*' is not one of DistributedOptimizer"):
+        workers.on_train_begin()
 
 
 def test_wrong_steps(one_of_two):

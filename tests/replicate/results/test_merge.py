@@ -80,6 +80,20 @@ def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph, evaluate)
     assert evaluate(classify.scores).shape == evaluate(classify.classes).shape == (3, 1)
 
 
+def test_scalars_among_the_predictions_of_an_evaluation_are_the_first_towers(graph, evaluate):
+    specs = [
+        EstimatorSpec(
+            ModeKeys.EVAL,
+            loss=tf.constant(1.0),
+            predictions={"number": tf.constant(n), "rows": tf.constant([n, n])},
+        )
+        for n in (5, 7)
+    ]
+    found = evaluate(merge(ModeKeys.EVAL, specs).predictions)
+    assert found["number"] == 5
+    assert list(found["rows"]) == [5, 5, 7, 7]
+
+
 def test_rows_of_other_lengths_are_refused_with_what_to_do(graph):
     def merged(shapes, placeholder_shapes):
         parts = [v1.placeholder(tf.int32, shape) for shape in placeholder_shapes]

@@ -311,6 +311,23 @@ def test_the_graph_tells_sums_from_means(name, caplog):
     assert "does not tell" not in caplog.text
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_sum_and_a_mean_are_told_apart_when_both_are_applied_at_the_end(wrapped):
+    def train(features, labels):
+        outputs = network(features)
+        squares = tf.square(outputs - labels)
+        first, *others = v1.trainable_variables()
+        sums, means = (v1.train.GradientDescentOptimizer(rate) for rate in (0.002, 0.02))
+        if wrapped:
+            sums, means = TowerOptimizer(sums), TowerOptimizer(means)
+        of_sum = sums.compute_gradients(tf.reduce_sum(squares), [first])
+        of_mean = means.compute_gradients(tf.reduce_mean(squares), others)
+        train_op = tf.group(sums.apply_gradients(of_sum), means.apply_gradients(of_mean))
+        return tf.reduce_mean(squares), train_op
+
+    assert_same(trained(train, TWO, [7, 5]), trained(train, ["/cpu:0"], [7, 5]), 4e-6)
+
+
 @pytest.mark.parametrize("module", [tf, v1])
 def test_losses_of_tf_gradients_are_judged(module):
     train = with_gradients(penalized, module)
