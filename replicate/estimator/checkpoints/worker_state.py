@@ -3,7 +3,7 @@
 Workers that train apart keep the slots of their optimizer to themselves, and checkpoints have only
 those of the chief. So every other worker writes its own in the same round, into a folder of the
 model directory. A worker that finds none for the step of the chief's checkpoint starts with the
-chief's values, for example after the number of workers has changed.
+chief's values, for example after the number of workers has changed, or what they keep.
 """
 
 import os
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.state_saver import holds
 
 v1 = tf.compat.v1
 
@@ -38,7 +39,8 @@ class WorkerState:
           kept: Number of states to keep, None for all.
         """
         self._prefix = os.path.join(model_dir, FOLDER, f"{rank}_of_{size}", CHECKPOINT_NAME)
-        self._saver = v1.train.Saver(list(variables), max_to_keep=kept) if variables else None
+        self._variables = list(variables)
+        self._saver = v1.train.Saver(self._variables, max_to_keep=kept) if variables else None
 
     def save(self, session: v1.Session, step: int) -> None:
         """Writes the state of a step."""
@@ -47,7 +49,7 @@ class WorkerState:
             self._saver.save(session, self._prefix, step, write_meta_graph=False)
 
     def restore(self, session: v1.Session, step: int) -> None:
-        """Loads the state of a step, if there is one, and removes those of later steps."""
+        """Loads the state of a step, if there is a whole one, and removes those of later steps."""
         if self._saver is None:
             return
         states = self._states()
@@ -56,7 +58,7 @@ class WorkerState:
                 tf.io.gfile.remove(name)
         times = enumerate(states[number] for number in sorted(states))
         self._saver.set_last_checkpoints_with_time([(path, float(time)) for time, path in times])
-        if step in states:
+        if step in states and holds(dict(tf.train.list_variables(states[step])), self._variables):
             self._saver.restore(session, states[step])
 
     def _states(self) -> dict[int, str]:

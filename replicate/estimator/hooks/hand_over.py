@@ -73,7 +73,7 @@ class HandOverHook(ScheduledHook):
         """Adds the copies to the graph, when it has all variables."""
         elements = None if self._position is None else self._position.elements
         name = f"{self._rank}_of_{len(self._names)}"
-        self._state = HandOver(v1.global_variables(), elements, self._model_dir, name)
+        self._state = HandOver(elements, self._model_dir, name)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Takes the first copy. The chief has saved what was handed over before."""
