@@ -39,7 +39,7 @@ class Report(NamedTuple):
       step: The global step of the worker that has made most steps.
       wishes: Each worker's wish to stop, by rank; 0 for none.
       ended: True for each worker that makes no more steps, by rank.
-      saves: True if the chief saves the variables after this round.
+      saves: True if the chief saves the variables after this round, as all do after the last one.
       shares: Share of this worker in the mean of each fragment; None if no worker has made a step
         since its last round.
     """
@@ -179,7 +179,9 @@ class WorkerRounds:
         pairs = list(zip(self._fragments, marks, strict=True))
         session.run([fragment.begin for fragment, mark in pairs if mark == TOGETHER])
         self._last_step, self._running = int(step), {}
-        self._open = {p: int(mark) for p, mark in enumerate(marks) if mark >= 0}
+        # Without a delay, which the run before had, the next round measures all from the centers.
+        has_delay = self.group.settings.delay > 0
+        self._open = {p: int(mark) for p, mark in enumerate(marks) if mark >= 0 and has_delay}
         self.are_equal = all(mark == TOGETHER for mark in marks)
 
     @property
@@ -216,7 +218,7 @@ class WorkerRounds:
             int(steps.max()),
             wishes.tolist(),
             [bool(each) for each in ended],
-            bool(saving[0]),
+            bool(saving[0]) or bool(ended.all()),
             [own / total if total > 0 else None for own, total in totals],
         )
 
