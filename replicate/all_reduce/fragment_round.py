@@ -201,7 +201,7 @@ class FragmentRound:
     def _rest(self, weight: Variable) -> Variable:
         with v1.device(weight.device):
             zeros = tf.zeros(weight.shape)
-            return self._kept.saved(f"outer/{weight.op.name}/rest", zeros)
+            return self._kept.rest(f"outer/{weight.op.name}/rest", zeros)
 
     def _like(self, variable: Variable, value: Tensor, suffix: str = "/given") -> Variable:
         """Makes a variable for values such as `value`, beside one of the model."""

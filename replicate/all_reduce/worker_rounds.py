@@ -93,6 +93,11 @@ class WorkerRounds:
         """Names of the workers with their addresses, by rank."""
         return self.group.names
 
+    @property
+    def rests(self) -> list[Variable]:
+        """Variables with what was cut off from the values that this worker has sent."""
+        return self._kept.rests
+
     def counted(self, batch: Any) -> Any:
         """Returns a batch whose rows are counted when it is there.
 

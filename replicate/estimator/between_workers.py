@@ -59,7 +59,8 @@ def own_state(inputs: Inputs, conditions: StopConditions) -> WorkerState | None:
     shared = {variable.ref() for variable in rounds.variables}
     variables = [each for each in v1.global_variables() if each.ref() not in shared]
     group, kept = rounds.group, config.keep_checkpoint_max or None
-    return WorkerState(variables, str(config.model_dir), group.rank, group.size, kept)
+    place = str(config.model_dir), group.rank, group.size, kept
+    return WorkerState(variables, *place, not_shared=rounds.rests)
 
 
 def rounds_of(

@@ -27,7 +27,13 @@ class WorkerState:
     """Files of one worker."""
 
     def __init__(
-        self, variables: Sequence[Variable], model_dir: str, rank: int, size: int, kept: int | None
+        self,
+        variables: Sequence[Variable],
+        model_dir: str,
+        rank: int,
+        size: int,
+        kept: int | None,
+        not_shared: Sequence[Variable] = (),
     ):
         """Adds a saver to the default graph.
 
@@ -37,9 +43,11 @@ class WorkerState:
           rank: Number of this worker.
           size: Number of workers.
           kept: Number of states to keep, None for all.
+          not_shared: Variables that begin anew without a state: the chief's would count twice.
         """
         self._prefix = os.path.join(model_dir, FOLDER, f"{rank}_of_{size}", CHECKPOINT_NAME)
         self._variables = list(variables)
+        self._not_shared = [each.initializer for each in not_shared]
         self._saver = v1.train.Saver(self._variables, max_to_keep=kept) if variables else None
 
     def save(self, session: v1.Session, step: int) -> None:
@@ -60,6 +68,8 @@ class WorkerState:
         self._saver.set_last_checkpoints_with_time([(path, float(time)) for time, path in times])
         if step in states and holds(dict(tf.train.list_variables(states[step])), self._variables):
             self._saver.restore(session, states[step])
+        else:
+            session.run(self._not_shared)
 
     def _states(self) -> dict[int, str]:
         """Returns the paths of complete states by their steps."""

@@ -370,6 +370,16 @@ def test_few_bits_and_their_rests_add_up_to_all_changes(workers, tmp_path, bits)
     # Each worker has a half of 512 values, and sends reports of five numbers.
     words = 512 * bits // 32 + (2 if bits == 4 else 0)
     assert found[0]["outer/bytes_sent"] == 5 * (2 * 4 * words + 2 * 5 * 8)
+    more = workers.train_together(
+        model_fn,
+        workers.parts(0, 3, 9, 12),
+        tmp_path,
+        settings=rounds(2, outer, bits=bits),
+        max_steps=20,
+    )
+    left = more[0]["kernel"] - sum(each["outer/kernel/rest"] for each in more)
+    lost = found[1]["outer/kernel/rest"]  # The chief's rest counts once, by whatever number.
+    np.testing.assert_allclose(left, 2 * expected + lost, atol=2e-5)
 
 
 def test_a_worker_whose_input_has_ended_meets_the_others(workers, tmp_path, handed_over):
