@@ -63,7 +63,14 @@ class HandOver:
                 )
             if elements is not None:
                 self._take.append(count.assign(elements, read_value=False))
-            self._step = copies[self._global_step.op.name].read_value()
+            trained = [name for name, each in variables.items() if each.trainable]
+            finite = [
+                tf.debugging.assert_all_finite(copies[name].read_value(), f"{name} is not finite.")
+                for name in trained
+                if copies[name].dtype.is_floating
+            ]
+            with v1.control_dependencies(finite):
+                self._step = copies[self._global_step.op.name].read_value()
             self._saver = v1.train.Saver({**copies, _ELEMENTS: count}, max_to_keep=None)
             # Workers of another number or with other settings may have kept less.
             self._loader = StateSaver(variables, optional_states())
@@ -73,7 +80,11 @@ class HandOver:
         session.run(self._take)
 
     def save(self, session: v1.Session) -> int:
-        """Writes the copy, and returns its step. Any thread may call it."""
+        """Writes the copy, and returns its step. Any thread may call it.
+
+        Raises:
+          OpError: The copy cannot be written, or weights in it are not finite.
+        """
         with session.graph.as_default():
             step = int(session.run(self._step))
             tf.io.gfile.makedirs(self._folder)

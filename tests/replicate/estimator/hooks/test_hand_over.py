@@ -132,3 +132,13 @@ def test_a_state_of_another_model_is_refused_in_one_line(tmp_path):
     other = Worker(tmp_path, 0, 2, make=lambda: v1.get_variable("bias", initializer=1.0))
     with pytest.raises(CheckpointError, match=r"hand_over.* lacks 1 of the 4 variables.*: bias"):
         other.load()
+
+
+def test_weights_that_are_not_finite_are_not_handed_over(tmp_path, own_log):
+    """The next group would go on with them, instead of from the newest checkpoint."""
+    worker = Worker(tmp_path, 0)
+    worker.change(float("inf"))
+    worker.begin().hook.hand_over()
+    assert not worker.hook.state.exists()
+    (line,) = [each for each in own_log.messages if "Step 0 was not handed over" in each]
+    assert "weight is not finite" in line
