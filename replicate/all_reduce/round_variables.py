@@ -14,17 +14,15 @@ v1 = tf.compat.v1
 
 @final
 class RoundVariables:
-    """Maker of the variables. A checkpoint may lack the saved ones, such as one of other settings.
+    """Maker of variables. A checkpoint of other settings may lack all of the saved ones together.
 
     Attributes:
       is_cut: True if a checkpoint may be saved between the first and the last part of a round.
-      rests: Variables with what was cut off from the values that this worker has sent.
     """
 
-    def __init__(self, is_cut: bool):
+    def __init__(self, is_cut: bool = False):
         """Makes none yet. `is_cut` is the attribute."""
         self.is_cut = is_cut
-        self.rests: list[Variable] = []
         self._saved: list[Variable] = []
         v1.add_to_collection(OPTIONAL_STATE, self)
 
@@ -41,11 +39,6 @@ class RoundVariables:
         variable = own_variable(name, value, v1.GraphKeys.GLOBAL_VARIABLES)
         self._saved.append(variable)
         return variable
-
-    def rest(self, name: str, value: Any) -> Variable:
-        """Makes one of the `rests`, as `saved` does."""
-        self.rests.append(self.saved(name, value))
-        return self.rests[-1]
 
     def between(self, name: str, value: Any) -> Variable:
         """Makes one that a checkpoint needs only if it may be saved inside of a round."""

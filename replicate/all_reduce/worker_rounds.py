@@ -76,6 +76,7 @@ class WorkerRounds:
         self._schedule = Schedule(settings.every or 1, settings.fragments)
         self._rows_of_batch = 1 if rows is None else rows
         self._kept = RoundVariables(settings.fragments > 1 or settings.delay > 0)
+        self._rests = RoundVariables()
         self._rows = [self._kept.counter(f"rows_of_round{each}") for each in self._labels]
         self._last_step = 0
         self._open: dict[int, int] = {}
@@ -96,7 +97,7 @@ class WorkerRounds:
     @property
     def rests(self) -> list[Variable]:
         """Variables with what was cut off from the values that this worker has sent."""
-        return self._kept.rests
+        return self._rests.variables()
 
     def counted(self, batch: Any) -> Any:
         """Returns a batch whose rows are counted when it is there.
@@ -126,7 +127,7 @@ class WorkerRounds:
         """
         global_step = v1.train.get_or_create_global_step()
         sent_before = self.group.bytes_sent
-        bytes_sent = self._kept.saved("outer/bytes_sent", tf.constant(0, tf.int64))
+        bytes_sent = RoundVariables().saved("outer/bytes_sent", tf.constant(0, tf.int64))
         v1.summary.scalar("bytes_sent", bytes_sent)
         with v1.name_scope("round"):
             with v1.device(CPU):
@@ -144,7 +145,7 @@ class WorkerRounds:
                     bytes_sent.assign_add(self._sent, read_value=False),
                 )
             self._fragments = [
-                FragmentRound(members, self.group, rows, self._kept, label)
+                FragmentRound(members, self.group, rows, self._kept, self._rests, label)
                 for members, rows, label in zip(
                     self._members(), self._rows, self._labels, strict=True
                 )

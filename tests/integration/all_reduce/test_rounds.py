@@ -320,7 +320,7 @@ def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path, streaming, steps
 )
 def test_a_run_goes_on_with_other_settings_of_rounds(workers, tmp_path, changed):
     """From a step at which sums were not taken yet, and back."""
-    before = {"bits": 8, "fragments": 3, "delay": 2}
+    before, sent = {"bits": 8, "fragments": 3, "delay": 2}, 0
     for steps, given in ((9, before), (12, changed), (15, before)):
         found = workers.train_together(
             in_parts,
@@ -330,8 +330,11 @@ def test_a_run_goes_on_with_other_settings_of_rounds(workers, tmp_path, changed)
             save_checkpoints_steps=2,
             max_steps=steps,
         )
-        found = [{name: each[name] for name in ("a", "b", "c", "global_step")} for each in found]
-        assert workers.only(found)["global_step"] == steps
+        names = ("a", "b", "c", "global_step", "outer/bytes_sent")
+        whole = workers.only([{name: each[name] for name in names} for each in found])
+        assert whole["global_step"] == steps
+        assert whole["outer/bytes_sent"] > 0.8 * sent, "it counts on from the checkpoint"
+        sent = whole["outer/bytes_sent"]
         if steps == 9:
             paths = [str(tmp_path / f"model.ckpt-{step}") for step in (0, 2, 4, 6, 8)]
             v1.train.update_checkpoint_state(str(tmp_path), paths[-1], paths)

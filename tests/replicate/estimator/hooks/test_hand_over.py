@@ -116,7 +116,7 @@ def test_a_state_without_what_rounds_keep_is_loaded_as_such_a_checkpoint(tmp_pat
     alone.hook.end(alone.session)
 
     def sent():
-        variable = RoundVariables(False).saved("outer/sent", 3.0)
+        variable = RoundVariables().saved("outer/sent", 3.0)
         return variable, variable.assign(4.0)
 
     chief = Worker(tmp_path, 0, size=2, make=sent)
