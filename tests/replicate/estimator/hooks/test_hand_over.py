@@ -142,3 +142,17 @@ def test_weights_that_are_not_finite_are_not_handed_over(tmp_path, own_log):
     assert not worker.hook.state.exists()
     (line,) = [each for each in own_log.messages if "Step 0 was not handed over" in each]
     assert "weight is not finite" in line
+
+
+def test_a_model_directory_that_cannot_be_reached_does_not_keep_a_worker(
+    tmp_path, monkeypatch, own_log
+):
+    """An error would end the watchdog's thread, and nothing would end the step that hangs."""
+    worker = Worker(tmp_path, rank=1).begin()
+
+    def fail(self):
+        raise tf.errors.UnavailableError(None, None, "no route to the storage")
+
+    monkeypatch.setattr(type(worker.hook.state), "exists", fail)
+    worker.hook.hand_over()
+    assert any("not handed over: no route to the storage" in each for each in own_log.messages)
