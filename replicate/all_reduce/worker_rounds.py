@@ -59,6 +59,7 @@ class WorkerRounds:
       group: The workers.
       variables: Variables that are equal on all workers after a round, once `build` was called.
       are_equal: True if the weights are, too, and no local step was made since.
+      rests: Maker of the variables with what was cut off from the values that this worker has sent.
     """
 
     def __init__(self, group: WorkerGroup, rows: Any = None):
@@ -76,7 +77,7 @@ class WorkerRounds:
         self._schedule = Schedule(settings.every or 1, settings.fragments)
         self._rows_of_batch = 1 if rows is None else rows
         self._kept = RoundVariables(settings.fragments > 1 or settings.delay > 0)
-        self._rests = RoundVariables()
+        self.rests = RoundVariables()
         self._rows = [self._kept.counter(f"rows_of_round{each}") for each in self._labels]
         self._last_step = 0
         self._open: dict[int, int] = {}
@@ -93,11 +94,6 @@ class WorkerRounds:
     def names(self) -> tuple[str, ...]:
         """Names of the workers with their addresses, by rank."""
         return self.group.names
-
-    @property
-    def rests(self) -> list[Variable]:
-        """Variables with what was cut off from the values that this worker has sent."""
-        return self._rests.variables()
 
     def counted(self, batch: Any) -> Any:
         """Returns a batch whose rows are counted when it is there.
@@ -145,7 +141,7 @@ class WorkerRounds:
                     bytes_sent.assign_add(self._sent, read_value=False),
                 )
             self._fragments = [
-                FragmentRound(members, self.group, rows, self._kept, self._rests, label)
+                FragmentRound(members, self.group, rows, self._kept, self.rests, label)
                 for members, rows, label in zip(
                     self._members(), self._rows, self._labels, strict=True
                 )

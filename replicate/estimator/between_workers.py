@@ -60,7 +60,7 @@ def own_state(inputs: Inputs, conditions: StopConditions) -> WorkerState | None:
     variables = [each for each in v1.global_variables() if each.ref() not in shared]
     group, kept = rounds.group, config.keep_checkpoint_max or None
     place = str(config.model_dir), group.rank, group.size, kept
-    return WorkerState(variables, *place, not_shared=rounds.rests)
+    return WorkerState(variables, *place, not_shared=rounds.rests.variables())
 
 
 def rounds_of(

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from replicate.addresses import connect
 from replicate.errors import CutOffError
+from replicate.estimator.cluster.servers import HTTP2_GREETING
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import CHIEFS, TRAINERS
 
@@ -28,7 +29,6 @@ LOST = (
 )
 """Errors of a collective whose other end is gone."""
 
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS_TAKEN = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
 """Answer to the server's own greeting: without it, gRPC closes the connection after a minute."""
 
@@ -71,7 +71,7 @@ class Peers:
     def _connect(self, name: str, address: str) -> None:
         try:
             line = connect(address, CONNECT_SECS)
-            line.sendall(_HTTP2_GREETING)
+            line.sendall(HTTP2_GREETING)
             if not line.recv(4096):
                 raise ConnectionError("The server has closed the connection.")
             line.sendall(_SETTINGS_TAKEN)
