@@ -119,7 +119,7 @@ def compressed_sum(values: Tensor, group: WorkerGroup, code: Code) -> Compressed
       code: Code of what is sent.
     """
     length, size = values.shape[0], group.size
-    part = -(-length // (size * BLOCK)) * BLOCK
+    part = max(1, -(-length // (size * BLOCK))) * BLOCK
     with v1.name_scope("compressed_sum"), v1.device(CPU):
         own = tf.reshape(tf.pad(values, [[0, size * part - length]]), [size, part])
         words = code.encode(own)

@@ -71,7 +71,13 @@ class FragmentRound:
     """
 
     def __init__(
-        self, members: Members, group: WorkerGroup, rows: Variable, kept: RoundVariables, label: str
+        self,
+        members: Members,
+        group: WorkerGroup,
+        rows: Variable,
+        kept: RoundVariables,
+        rests: RoundVariables,
+        label: str,
     ):
         """Adds the operations to the graph.
 
@@ -80,6 +86,7 @@ class FragmentRound:
           group: The workers.
           rows: As the attribute.
           kept: Maker of variables.
+          rests: Maker of those with what is cut off from the values that this worker sends.
           label: End of the names of the fragment's own variables.
 
         Raises:
@@ -87,7 +94,7 @@ class FragmentRound:
           TypeError: The outer optimizer is of another kind.
         """
         settings = group.settings
-        self._members, self._group, self._kept = members, group, kept
+        self._members, self._group, self._kept, self._rests = members, group, kept, rests
         self._outer = OuterStep("AllReduce", settings.outer_optimizer or nesterov)
         self._centers = [self._center(weight) for weight in members.weights]
         self.rows = rows
@@ -201,7 +208,7 @@ class FragmentRound:
     def _rest(self, weight: Variable) -> Variable:
         with v1.device(weight.device):
             zeros = tf.zeros(weight.shape)
-            return self._kept.saved(f"outer/{weight.op.name}/rest", zeros)
+            return self._rests.saved(f"outer/{weight.op.name}/rest", zeros)
 
     def _like(self, variable: Variable, value: Tensor, suffix: str = "/given") -> Variable:
         """Makes a variable for values such as `value`, beside one of the model."""

@@ -5,7 +5,7 @@ from typing import final
 
 import tensorflow as tf
 
-from replicate._types import Tensor, Variable
+from replicate._types import Operation, Variable
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.packs import packs_of
 
@@ -50,7 +50,7 @@ class InitialValues:
         return int(session.run(self._chief_elements, {self._elements: own}))
 
 
-def _copy(variables: Sequence[Variable], group: WorkerGroup) -> list[Tensor]:
+def _copy(variables: Sequence[Variable], group: WorkerGroup) -> list[Operation]:
     for variable in variables:
         if not variable.shape.is_fully_defined():
             raise ValueError(
@@ -58,12 +58,8 @@ def _copy(variables: Sequence[Variable], group: WorkerGroup) -> list[Tensor]:
                 f"{variable.shape}. Make it with a full shape."
             )
     values = [variable.read_value() for variable in variables]
-    copies: list[Tensor] = []
+    copies: list[Operation] = []
     for pack in packs_of(values, _PACK_BYTES):
-        received = pack.through(group.broadcast)
-        if group.is_chief:
-            copies += received
-        else:
-            places = zip(pack.places, received, strict=True)
-            copies += [v1.assign(variables[place], value).op for place, value in places]
+        for place, value in zip(pack.places, pack.through(group.broadcast), strict=True):
+            copies.append(value.op if group.is_chief else v1.assign(variables[place], value).op)
     return copies

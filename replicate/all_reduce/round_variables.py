@@ -14,13 +14,13 @@ v1 = tf.compat.v1
 
 @final
 class RoundVariables:
-    """Maker of the variables. A checkpoint may lack the saved ones, such as one of other settings.
+    """Maker of variables. A checkpoint of other settings may lack all of the saved ones together.
 
     Attributes:
       is_cut: True if a checkpoint may be saved between the first and the last part of a round.
     """
 
-    def __init__(self, is_cut: bool):
+    def __init__(self, is_cut: bool = False):
         """Makes none yet. `is_cut` is the attribute."""
         self.is_cut = is_cut
         self._saved: list[Variable] = []

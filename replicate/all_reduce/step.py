@@ -259,31 +259,40 @@ class WorkerStep:
     def _reports(self) -> Tensor:
         """Report of each worker: float64 [n, numbers]. Fails if no worker has a batch.
 
-        The numbers are its weight, its wish and, if workers evaluate, its announcement.
+        The numbers are the rows of its batch, -1 if it has none, its wish and, if workers evaluate,
+        its announcement.
         """
         sent = [self.wish, *([self.announcement] if self.group.settings.evaluates else [])]
         with _outside(), v1.device(CPU), v1.name_scope("worker_reports"):
-            weight = tf.cast(self._rows, tf.float64)
+            rows = tf.cast(self._rows, tf.float64)
             if self._has_batch is not None:
-                weight = tf.where(self._has_batch, weight, tf.zeros_like(weight))
+                rows = tf.where(self._has_batch, rows, -tf.ones_like(rows))
             numbers = [tf.cast(variable.read_value(), tf.float64) for variable in sent]
-            report = tf.stack([weight, *numbers])
-            reports = self.group.of_each(report)
-            ended = tf.equal(tf.reduce_sum(reports[:, 0]), 0)
+            reports = self.group.of_each(tf.stack([rows, *numbers]))
+            ended = tf.reduce_all(reports[:, 0] < 0)
             with v1.control_dependencies([run_if(ended, _end_of_input)]):
                 return tf.identity(reports)
 
     @functools.cached_property
-    def _mean_share(self) -> Tensor:
+    def _weights(self) -> Tensor:
+        """Weights of the workers, float64 [n]: their rows, or 1 each if all batches are empty."""
         reports = self._reports
+        with _outside(), v1.device(CPU), v1.name_scope("worker_weights"):
+            rows = tf.maximum(reports[:, 0], 0)
+            has_batch = tf.cast(reports[:, 0] >= 0, rows.dtype)
+            return tf.where(tf.reduce_sum(rows) > 0, rows, has_batch)
+
+    @functools.cached_property
+    def _mean_share(self) -> Tensor:
+        weights = self._weights
         with _outside(), v1.device(CPU), v1.name_scope("worker_share"):
-            return reports[self.rank, 0] / tf.reduce_sum(reports[:, 0])
+            return weights[self.rank] / tf.reduce_sum(weights)
 
     @functools.cached_property
     def _has_weight(self) -> Tensor:
-        reports = self._reports
+        weights = self._weights
         with _outside(), v1.device(CPU), v1.name_scope("worker_has_batch"):
-            return tf.cast(reports[self.rank, 0] > 0, tf.float64)
+            return tf.cast(weights[self.rank] > 0, tf.float64)
 
     def _refusals(self, flags: Tensor) -> Tensor:
         """Returns int32 [flags], 1 where a flag is False on this worker and it has a batch."""

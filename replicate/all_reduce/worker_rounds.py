@@ -39,7 +39,7 @@ class Report(NamedTuple):
       step: The global step of the worker that has made most steps.
       wishes: Each worker's wish to stop, by rank; 0 for none.
       ended: True for each worker that makes no more steps, by rank.
-      saves: True if the chief saves the variables after this round.
+      saves: True if the chief saves the variables after this round, as all do after the last one.
       shares: Share of this worker in the mean of each fragment; None if no worker has made a step
         since its last round.
     """
@@ -59,6 +59,7 @@ class WorkerRounds:
       group: The workers.
       variables: Variables that are equal on all workers after a round, once `build` was called.
       are_equal: True if the weights are, too, and no local step was made since.
+      rests: Maker of the variables with what was cut off from the values that this worker has sent.
     """
 
     def __init__(self, group: WorkerGroup, rows: Any = None):
@@ -76,6 +77,7 @@ class WorkerRounds:
         self._schedule = Schedule(settings.every or 1, settings.fragments)
         self._rows_of_batch = 1 if rows is None else rows
         self._kept = RoundVariables(settings.fragments > 1 or settings.delay > 0)
+        self.rests = RoundVariables()
         self._rows = [self._kept.counter(f"rows_of_round{each}") for each in self._labels]
         self._last_step = 0
         self._open: dict[int, int] = {}
@@ -121,7 +123,7 @@ class WorkerRounds:
         """
         global_step = v1.train.get_or_create_global_step()
         sent_before = self.group.bytes_sent
-        bytes_sent = self._kept.saved("outer/bytes_sent", tf.constant(0, tf.int64))
+        bytes_sent = RoundVariables().saved("outer/bytes_sent", tf.constant(0, tf.int64))
         v1.summary.scalar("bytes_sent", bytes_sent)
         with v1.name_scope("round"):
             with v1.device(CPU):
@@ -139,7 +141,7 @@ class WorkerRounds:
                     bytes_sent.assign_add(self._sent, read_value=False),
                 )
             self._fragments = [
-                FragmentRound(members, self.group, rows, self._kept, label)
+                FragmentRound(members, self.group, rows, self._kept, self.rests, label)
                 for members, rows, label in zip(
                     self._members(), self._rows, self._labels, strict=True
                 )
@@ -179,7 +181,9 @@ class WorkerRounds:
         pairs = list(zip(self._fragments, marks, strict=True))
         session.run([fragment.begin for fragment, mark in pairs if mark == TOGETHER])
         self._last_step, self._running = int(step), {}
-        self._open = {p: int(mark) for p, mark in enumerate(marks) if mark >= 0}
+        # Without a delay, which the run before had, the next round measures all from the centers.
+        has_delay = self.group.settings.delay > 0
+        self._open = {p: int(mark) for p, mark in enumerate(marks) if mark >= 0 and has_delay}
         self.are_equal = all(mark == TOGETHER for mark in marks)
 
     @property
@@ -216,7 +220,7 @@ class WorkerRounds:
             int(steps.max()),
             wishes.tolist(),
             [bool(each) for each in ended],
-            bool(saving[0]),
+            bool(saving[0]) or bool(ended.all()),
             [own / total if total > 0 else None for own, total in totals],
         )
 

@@ -4,7 +4,7 @@ Workers that add up their gradients do so in every step; with `AllReduce(every=â
 rounds. A process that trains alone needs none of these parts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.rounds import RoundsHook
 from replicate.estimator.hooks.same_variables import SameVariablesHook
 from replicate.estimator.hooks.saving import saves_checkpoints
+from replicate.estimator.hooks.scheduled_hook import ScheduledHook
 from replicate.estimator.hooks.step_loop import StopAgreement
 from replicate.estimator.input_batches import Inputs
 from replicate.estimator.stop_conditions import StopConditions
@@ -58,7 +59,8 @@ def own_state(inputs: Inputs, conditions: StopConditions) -> WorkerState | None:
     shared = {variable.ref() for variable in rounds.variables}
     variables = [each for each in v1.global_variables() if each.ref() not in shared]
     group, kept = rounds.group, config.keep_checkpoint_max or None
-    return WorkerState(variables, str(config.model_dir), group.rank, group.size, kept)
+    place = str(config.model_dir), group.rank, group.size, kept
+    return WorkerState(variables, *place, not_shared=rounds.rests.variables())
 
 
 def rounds_of(
@@ -67,11 +69,12 @@ def rounds_of(
     is_done: Callable[[], bool],
     is_save_due: Callable[[], bool] = bool,
     state: WorkerState | None = None,
+    followers: Sequence[ScheduledHook] = (),
 ) -> RoundsHook | None:
     """Returns the hook that makes rounds; None where workers do not train apart.
 
     `is_done` tells if the last step was made. `is_save_due` tells the chief if a checkpoint is to
-    be saved, and other workers have a `state`.
+    be saved, and other workers have a `state`. `followers` are as in `RoundsHook`.
     """
     rounds, readings, agreement = inputs.rounds, conditions.readings, conditions.agreement
     if rounds is None or agreement is None:
@@ -88,6 +91,7 @@ def rounds_of(
         is_done,
         is_save_due,
         state,
+        followers,
     )
 
 

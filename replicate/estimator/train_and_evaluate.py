@@ -24,6 +24,7 @@ from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.log import log
 from replicate.estimator.shared_rounds import SharedRoundsHook
+from replicate.estimator.strategies import all_reduce_of
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.roles import TaskType
 
@@ -107,8 +108,12 @@ def _do_task(
 def _train(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
-    """Trains; if this process also evaluates, with rounds in between and a final one."""
-    if not estimator.config.cluster.role.evaluates:
+    """Trains; if this process also evaluates, with rounds in between and a final one.
+
+    The only one of the workers that `AllReduce(evaluates=True)` asks to evaluate does.
+    """
+    settings = all_reduce_of(estimator.config.train_distribute)
+    if not (estimator.config.cluster.role.evaluates or (settings and settings.evaluates)):
         estimator.train(
             train_spec.input_fn,
             hooks=train_spec.hooks,

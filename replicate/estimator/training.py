@@ -42,6 +42,7 @@ from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.rounds import RoundsHook
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
+from replicate.estimator.hooks.scheduled_hook import ScheduledHook
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
@@ -157,14 +158,17 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         )
         stop = StopHook(readings, request.steps, request.max_steps)
         saving: list[CheckpointHook] = []
+        followers: list[ScheduledHook] = []
         rounds = rounds_of(
             inputs,
             conditions,
             lambda: stop.is_done,
             lambda: stop.is_done or any(hook.is_due for hook in saving),
+            followers=followers,
         )
         saving += _checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock, rounds)
         hand_over = hand_over_of(inputs, conditions, rounds)
+        followers += [*saving, *filter(None, [hand_over])]
         creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions, hand_over)
         hooks = [
             *conditions.wrap_user_hooks(
@@ -180,8 +184,7 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *saving,
-            *([hand_over] if hand_over else []),
+            *followers,
         ]
         _run_loop(creator, hooks, conditions, progress, run, rounds, inputs.position)
     _raise_if_interrupted(conditions, interruption, config)
@@ -199,8 +202,11 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
         )
         state = own_state(inputs, conditions)
         stop = StopHook(readings, request.steps, request.max_steps)
-        rounds = rounds_of(inputs, conditions, lambda: stop.is_done, state=state)
-        hand_over = hand_over_of(inputs, conditions, rounds)
+        followers: list[ScheduledHook] = []
+        rounds = rounds_of(
+            inputs, conditions, lambda: stop.is_done, state=state, followers=followers
+        )
+        followers += filter(None, [hand_over_of(inputs, conditions, rounds)])
         start = _worker_start(inputs, run, conditions, state)
         creator: v1.train.SessionCreator = (
             start.worker_creator(scaffold, conditions.should_cancel_wait)
@@ -214,7 +220,7 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             stop,
             run.start,
             progress,
-            *([hand_over] if hand_over else []),
+            *followers,
         ]
         _run_loop(creator, hooks, conditions, progress, run, rounds)
     _raise_if_interrupted(conditions, interruption, config)

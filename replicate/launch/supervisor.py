@@ -198,6 +198,7 @@ class Supervisor:
         """Restarts a task that has ended, or ends the job, or does nothing."""
         is_done = any(state.task.role.saves and state.code == 0 for state in self._states.values())
         is_retryable = code >= _FIRST_RETRYABLE_CODE
+        is_in_group = self._regrouping is not None and state.task.role.trains
         message = f"{state.name} has ended with exit code {_described(code)}"
         if was_asked or code == 0:
             self._log(message)
@@ -208,13 +209,14 @@ class Supervisor:
             self._log(f"{message}; the chief is done, so that it is not started again")
         elif is_retryable and self._goes_on_without(state, code):
             self._log(f"{message}; those that are left go on")
-        elif is_retryable and state.restarts < self._restarts:
+        elif is_retryable and not is_in_group and state.restarts < self._restarts:
             delay = self._count_restart(state)
             state.start_at = time.monotonic() + delay
             count = f"{state.restarts} of {self._restarts}"
             self._log(f"{message}; it starts again in {delay:g} s ({count})")
         else:
-            used_up = " and has no restart left" if is_retryable and self._restarts else ""
+            is_used_up = is_retryable and 0 < self._restarts <= state.restarts
+            used_up = " and has no restart left" if is_used_up else ""
             self._log(f"{message}{used_up}: the others are asked to end")
             self._failed.append(state.name)
             self._end_job(signal.SIGTERM, code)

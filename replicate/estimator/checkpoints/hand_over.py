@@ -8,17 +8,22 @@ next chief starts from it if it is newer than the newest checkpoint, and then sa
 
 import os
 import re
-from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import tensorflow as tf
 
 from model_deploy.devices import CPU
 from replicate._types import Tensor, Variable
+from replicate.estimator.checkpoints.reading import read_variable, restore_variables
+from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.checkpoints.worker_state import FOLDER
 from replicate.graph_ops.own_variables import assign_copy, deep_copy, own_variable
+from replicate.saved.checkpoint_names import optional_states, saved_variables
 
 v1 = tf.compat.v1
+
+_ELEMENTS = "hand_over/elements"
+"""Name of the number of batches."""
 
 _NAME = re.compile(r"(\d+)_of_(\d+)-(\d+)")
 """Rank of the worker that has written a state, number of workers, and step."""
@@ -36,13 +41,10 @@ class _Saved(NamedTuple):
 class HandOver:
     """Copies of the variables of one worker."""
 
-    def __init__(
-        self, variables: Sequence[Variable], elements: Tensor | None, model_dir: str, name: str
-    ):
-        """Adds local variables and a saver to the default graph.
+    def __init__(self, elements: Tensor | None, model_dir: str, name: str):
+        """Adds local variables and savers to the default graph, which has all other variables.
 
         Args:
-          variables: The variables of the model, the global step among them.
           elements: Number of batches that were read, int64 []; None if the input starts anew.
           model_dir: The model directory, which all workers share.
           name: Rank of this worker and number of workers, such as "0_of_4".
@@ -51,27 +53,38 @@ class HandOver:
         self._prefix = os.path.join(self._folder, name)
         self._size = int(name.rpartition("_")[2])
         self._global_step = v1.train.get_global_step()
-        step = self._global_step.op.name
+        variables = saved_variables()
         with v1.name_scope("hand_over"):
-            copies = {each.op.name: _copy_of(each) for each in variables}
-            pairs = [(copies[each.op.name], each) for each in variables]
-            self._take = [assign_copy(copy, variable) for copy, variable in pairs]
-            self._back = [assign_copy(variable, copy) for copy, variable in pairs]
+            copies = {name: _copy_of(each) for name, each in variables.items()}
+            self._take = [assign_copy(copies[name], each) for name, each in variables.items()]
             with v1.device(CPU):
                 count = own_variable(
-                    "hand_over/elements", tf.constant(0, tf.int64), v1.GraphKeys.LOCAL_VARIABLES
+                    _ELEMENTS, tf.constant(0, tf.int64), v1.GraphKeys.LOCAL_VARIABLES
                 )
             if elements is not None:
                 self._take.append(count.assign(elements, read_value=False))
-            self._step, self._elements = copies[step].read_value(), count.read_value()
-            self._saver = v1.train.Saver({**copies, count.op.name: count}, max_to_keep=None)
+            trained = [name for name, each in variables.items() if each.trainable]
+            finite = [
+                tf.debugging.assert_all_finite(copies[name].read_value(), f"{name} is not finite.")
+                for name in trained
+                if copies[name].dtype.is_floating
+            ]
+            with v1.control_dependencies(finite):
+                self._step = copies[self._global_step.op.name].read_value()
+            self._saver = v1.train.Saver({**copies, _ELEMENTS: count}, max_to_keep=None)
+            # Workers of another number or with other settings may have kept less.
+            self._loader = StateSaver(variables, optional_states())
 
     def take(self, session: v1.Session) -> None:
         """Copies the variables after a whole step."""
         session.run(self._take)
 
     def save(self, session: v1.Session) -> int:
-        """Writes the copy, and returns its step. Any thread may call it."""
+        """Writes the copy, and returns its step. Any thread may call it.
+
+        Raises:
+          OpError: The copy cannot be written, or weights in it are not finite.
+        """
         with session.graph.as_default():
             step = int(session.run(self._step))
             tf.io.gfile.makedirs(self._folder)
@@ -86,6 +99,9 @@ class HandOver:
 
         Returns:
           The number of batches that were read; None if the variables keep their values.
+
+        Raises:
+          CheckpointError: It is damaged, or lacks variables of this model.
         """
         saved = self._saved()
         step = int(session.run(self._global_step))
@@ -94,9 +110,8 @@ class HandOver:
         if saved[-1].step == step and saved[-1].size == self._size:
             return None
         with session.graph.as_default():
-            self._saver.restore(session, saved[-1].path)
-            session.run(self._back)
-            return int(session.run(self._elements))
+            restore_variables(session, self._loader, saved[-1].path)
+        return int(read_variable(saved[-1].path, _ELEMENTS))
 
     def exists(self) -> bool:
         """Returns True if a worker has handed its state over."""

@@ -48,7 +48,7 @@ class StateSaver(v1.train.Saver):
           OpError: It lacks other variables of the graph, or is damaged.
         """
         saved = v1.train.load_checkpoint(save_path).get_variable_to_shape_map()
-        lacking = [state for state, _ in self._states if not _holds(saved, state)]
+        lacking = [state for state, _ in self._states if not holds(saved, state.variables)]
         if not lacking:
             super().restore(sess, save_path)
             return
@@ -72,11 +72,11 @@ def _without(objects: Mapping[str, Any] | None, optional: set[Any]) -> Any:
     return [each for each in all_objects if is_kept(each)]
 
 
-def _holds(saved: Mapping[str, Any], state: OptimizerState) -> bool:
+def holds(saved: Mapping[str, Any], variables: Sequence[Variable]) -> bool:
     """Returns True if a checkpoint holds each variable, whole or in the partitions of one."""
     return all(
         variable.op.name in saved or re.sub(r"/part_\d+", "", variable.op.name) in saved
-        for variable in state.variables
+        for variable in variables
     )
 
 

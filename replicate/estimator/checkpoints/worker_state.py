@@ -3,7 +3,7 @@
 Workers that train apart keep the slots of their optimizer to themselves, and checkpoints have only
 those of the chief. So every other worker writes its own in the same round, into a folder of the
 model directory. A worker that finds none for the step of the chief's checkpoint starts with the
-chief's values, for example after the number of workers has changed.
+chief's values, for example after the number of workers has changed, or what they keep.
 """
 
 import os
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.state_saver import holds
 
 v1 = tf.compat.v1
 
@@ -26,7 +27,13 @@ class WorkerState:
     """Files of one worker."""
 
     def __init__(
-        self, variables: Sequence[Variable], model_dir: str, rank: int, size: int, kept: int | None
+        self,
+        variables: Sequence[Variable],
+        model_dir: str,
+        rank: int,
+        size: int,
+        kept: int | None,
+        not_shared: Sequence[Variable] = (),
     ):
         """Adds a saver to the default graph.
 
@@ -36,9 +43,12 @@ class WorkerState:
           rank: Number of this worker.
           size: Number of workers.
           kept: Number of states to keep, None for all.
+          not_shared: Variables that begin anew without a state: the chief's would count twice.
         """
         self._prefix = os.path.join(model_dir, FOLDER, f"{rank}_of_{size}", CHECKPOINT_NAME)
-        self._saver = v1.train.Saver(list(variables), max_to_keep=kept) if variables else None
+        self._variables = list(variables)
+        self._not_shared = [each.initializer for each in not_shared]
+        self._saver = v1.train.Saver(self._variables, max_to_keep=kept) if variables else None
 
     def save(self, session: v1.Session, step: int) -> None:
         """Writes the state of a step."""
@@ -47,7 +57,7 @@ class WorkerState:
             self._saver.save(session, self._prefix, step, write_meta_graph=False)
 
     def restore(self, session: v1.Session, step: int) -> None:
-        """Loads the state of a step, if there is one, and removes those of later steps."""
+        """Loads the state of a step, if there is a whole one, and removes those of later steps."""
         if self._saver is None:
             return
         states = self._states()
@@ -56,8 +66,10 @@ class WorkerState:
                 tf.io.gfile.remove(name)
         times = enumerate(states[number] for number in sorted(states))
         self._saver.set_last_checkpoints_with_time([(path, float(time)) for time, path in times])
-        if step in states:
+        if step in states and holds(dict(tf.train.list_variables(states[step])), self._variables):
             self._saver.restore(session, states[step])
+        else:
+            session.run(self._not_shared)
 
     def _states(self) -> dict[int, str]:
         """Returns the paths of complete states by their steps."""

@@ -18,7 +18,7 @@ from replicate.roles import CHIEFS
 v1 = tf.compat.v1
 
 ENDED = "/ended"
-"""End of the key of the note that the chief leaves after its last step."""
+"""End of the key of the note that the chief leaves after its last step; its call stands before."""
 
 LOOK_SECS = 3.0
 """Seconds that it has when another worker is lost already."""
@@ -37,11 +37,16 @@ class Board:
         self._device = f"/job:{job}/task:0"
 
     def exchange(
-        self, key: str = "", note: str = "", limit_secs: float = ANSWER_SECS
+        self,
+        key: str = "",
+        note: str = "",
+        limit_secs: float = ANSWER_SECS,
+        is_only: bool = False,
     ) -> dict[str, str]:
         """Leaves a note, unless the key is empty, and returns all notes.
 
-        Connecting, running and closing may take `limit_secs` each.
+        The only note replaces all others. Connecting, running and closing may take `limit_secs`
+        each.
 
         Raises:
           OpError: The chief's server cannot be reached in time.
@@ -51,13 +56,9 @@ class Board:
             table = tf.raw_ops.MutableHashTableV2(
                 key_dtype=tf.int64, value_dtype=tf.string, shared_name="worker_board"
             )
-            left = [
-                tf.raw_ops.LookupTableInsertV2(
-                    table_handle=table,
-                    keys=tf.constant([_number(key)], tf.int64),
-                    values=[json.dumps([key, note])],
-                )
-            ]
+            leave = tf.raw_ops.LookupTableImportV2 if is_only else tf.raw_ops.LookupTableInsertV2
+            keys = tf.constant([_number(key)], tf.int64)
+            left = [leave(table_handle=table, keys=keys, values=[json.dumps([key, note])])]
             with v1.control_dependencies(left if key else []):
                 found = tf.raw_ops.LookupTableExportV2(
                     table_handle=table, Tkeys=tf.int64, Tvalues=tf.string
@@ -67,11 +68,13 @@ class Board:
 
 
 def has_ended(config: RunConfig) -> bool:
-    """Returns True if the chief has said that it has saved its last step."""
+    """Returns True if the chief has said that it has saved the last step of its newest call."""
     try:
-        return any(key.endswith(ENDED) for key in Board(config).exchange(limit_secs=LOOK_SECS))
+        keys = Board(config).exchange(limit_secs=LOOK_SECS)
     except tf.errors.OpError:
         return False
+    newest = max((int(key.partition("/")[0]) for key in keys if key[0].isdecimal()), default=0)
+    return f"{newest}{ENDED}" in keys
 
 
 def _number(key: str) -> int:

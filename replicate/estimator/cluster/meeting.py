@@ -143,6 +143,8 @@ class Meeting:
             if notes:
                 here = [rank for rank in others if self._key(f"left/{rank}") not in notes]
                 if have_ended(self._config, here):
+                    # Nobody needs the other notes: those of many calls would slow down each look.
+                    self._exchange(f"{self._number}{ENDED}", self._id, is_only=True)
                     return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
 
@@ -169,10 +171,12 @@ class Meeting:
             "continues from the newest checkpoint."
         )
 
-    def _exchange(self, key: str = "", note: str = "") -> dict[str, str] | None:
+    def _exchange(
+        self, key: str = "", note: str = "", is_only: bool = False
+    ) -> dict[str, str] | None:
         """Returns all notes; None if the chief cannot be reached."""
         try:
-            return self._board.exchange(key, note)
+            return self._board.exchange(key, note, is_only=is_only)
         except TROUBLE:
             return None
 

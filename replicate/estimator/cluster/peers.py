@@ -5,8 +5,6 @@ process ends, whatever ended it, and a process that was started again does not o
 loss is noticed, and named, even if TensorFlow waits for the peer.
 """
 
-import contextlib
-import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -16,6 +14,7 @@ import tensorflow as tf
 
 from replicate.addresses import connect
 from replicate.errors import CutOffError
+from replicate.estimator.cluster.servers import HTTP2_GREETING
 from replicate.estimator.run_config import RunConfig
 from replicate.roles import CHIEFS, TRAINERS
 
@@ -30,7 +29,6 @@ LOST = (
 )
 """Errors of a collective whose other end is gone."""
 
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS_TAKEN = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
 """Answer to the server's own greeting: without it, gRPC closes the connection after a minute."""
 
@@ -58,11 +56,9 @@ class Peers:
     def lost(self) -> list[str]:
         """Returns the names of the peers whose process has ended since `connect`."""
         with self._lock:
-            readable = select.select(list(self._lines), [], [], 0)[0] if self._lines else []
-            for line in readable:
-                if not _is_open(line):
-                    self._lost.append(self._lines.pop(line))
-                    line.close()
+            for line in [each for each in self._lines if not _is_open(each)]:
+                self._lost.append(self._lines.pop(line))
+                line.close()
             return list(self._lost)
 
     def close(self) -> None:
@@ -75,7 +71,7 @@ class Peers:
     def _connect(self, name: str, address: str) -> None:
         try:
             line = connect(address, CONNECT_SECS)
-            line.sendall(_HTTP2_GREETING)
+            line.sendall(HTTP2_GREETING)
             if not line.recv(4096):
                 raise ConnectionError("The server has closed the connection.")
             line.sendall(_SETTINGS_TAKEN)
@@ -93,12 +89,12 @@ def names_chief(names: Sequence[str]) -> bool:
 
 def _is_open(line: socket.socket) -> bool:
     """Returns True unless the other end is gone; drops what it has sent."""
-    with contextlib.suppress(BlockingIOError):
-        try:
-            return bool(line.recv(4096))
-        except ConnectionError:
-            return False
-    return True
+    try:
+        return bool(line.recv(4096))
+    except BlockingIOError:
+        return True
+    except OSError:  # Also one of the network that gives up, such as "No route to host".
+        return False
 
 
 def loss_of(config: RunConfig, names: Sequence[str]) -> str:

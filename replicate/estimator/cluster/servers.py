@@ -59,12 +59,14 @@ LOOK_SECS = 10
 WORKER_DELAY_SECS = 5
 """Seconds between the starts of two workers, where workers shall not start at once."""
 
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""First words of a client: a gRPC server answers them."""
+
 _SHORTEST_POLL_SECS = 0.1
 _TELL_SECS = 10
 _ANSWER_SECS = 5
 _MOST_ASKED = 256  # Tasks that are asked at the same time.
 _REFUSAL_SECS = 1
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _CHIEF = 0
 _DEAD = -1  # This number and those below: -1 - the number of a task whose connection is dead.
 
@@ -364,7 +366,7 @@ def _reply(address: str, limit_secs: float) -> bytes | None:
     """Returns the first byte of a server at "host:port": b"" for a refusal, None for silence."""
     try:
         with connect(address, limit_secs) as line:
-            line.sendall(_HTTP2_GREETING)
+            line.sendall(HTTP2_GREETING)
             return line.recv(1)
     except ConnectionError:
         return b""

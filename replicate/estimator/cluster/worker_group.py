@@ -27,6 +27,9 @@ v1 = tf.compat.v1
 KEYS_PER_CALL = 1_000_000
 """Number of keys of collectives that one training call of a process may use."""
 
+_MOST_CALLS = 2000
+"""Calls after which keys come again: they must be below 2³¹."""
+
 LOOK_SECS = 10.0
 """Seconds in which the processes are asked, after a step has failed, which of them is lost."""
 
@@ -58,7 +61,8 @@ def join_group(config: RunConfig) -> tuple[WorkerGroup, int] | None:
         return None
     own = _own_server(config)
     own.calls += 1
-    return _group(config, config.all_reduce, own.calls * KEYS_PER_CALL), own.calls
+    first_key = own.calls % _MOST_CALLS * KEYS_PER_CALL
+    return _group(config, config.all_reduce, first_key), own.calls
 
 
 def evaluating_group(config: RunConfig) -> WorkerGroup | None:

@@ -1,8 +1,9 @@
 """HandOverHook: keeps the state of the newest step, and saves it when another worker is lost."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import tensorflow as tf
@@ -73,7 +74,7 @@ class HandOverHook(ScheduledHook):
         """Adds the copies to the graph, when it has all variables."""
         elements = None if self._position is None else self._position.elements
         name = f"{self._rank}_of_{len(self._names)}"
-        self._state = HandOver(v1.global_variables(), elements, self._model_dir, name)
+        self._state = HandOver(elements, self._model_dir, name)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Takes the first copy. The chief has saved what was handed over before."""
@@ -93,7 +94,8 @@ class HandOverHook(ScheduledHook):
         """Hands over after a signal: there may be more or fewer workers after the next start."""
         if self._rank == 0 and self._is_by_signal():
             self.state.take(session)
-            self._save(session)
+            with self._failures_logged():
+                self._save(session)
 
     def hand_over(self) -> None:
         """Returns when the first worker that is left has saved its newest step.
@@ -105,11 +107,12 @@ class HandOverHook(ScheduledHook):
                 return
             self._is_over = True
             deadline = time.monotonic() + LIMIT_SECS
-            while not self.state.exists() and time.monotonic() < deadline:
-                if set(self._names[: self._rank]) <= set(self._lost()):
-                    self._save(self._session)
-                    return
-                time.sleep(POLL_SECS)
+            with self._failures_logged():
+                while not self.state.exists() and time.monotonic() < deadline:
+                    if set(self._names[: self._rank]) <= set(self._lost()):
+                        self._save(self._session)
+                        return
+                    time.sleep(POLL_SECS)
 
     def _take(self) -> None:
         with self._lock:
@@ -117,9 +120,13 @@ class HandOverHook(ScheduledHook):
                 self.state.take(self._session)
 
     def _save(self, session: v1.Session) -> None:
+        step = self.state.save(session)
+        log.info("Step %d was handed over to the workers that are left.", step)
+
+    @contextlib.contextmanager
+    def _failures_logged(self) -> Iterator[None]:
+        """Logs errors inside: a worker that cannot reach the model directory ends all the same."""
         try:
-            step = self.state.save(session)
+            yield
         except tf.errors.OpError as error:
             log.warning("Step %d was not handed over: %s", self._readings.step, error.message)
-        else:
-            log.info("Step %d was handed over to the workers that are left.", step)

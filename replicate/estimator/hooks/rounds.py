@@ -1,7 +1,7 @@
 """RoundsHook: brings workers that train apart together, every so many steps and at the end."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import tensorflow as tf
@@ -35,13 +35,15 @@ class RoundsHook(ScheduledHook):
         is_done: Callable[[], bool] = bool,
         is_save_due: Callable[[], bool] = bool,
         state: WorkerState | None = None,
+        followers: Sequence[ScheduledHook] = (),
     ):
         """Stores the parts.
 
         `check`, which nobody else calls, compares the variables in rounds. `is_interrupted` tells
         of a signal, and `beat` is called before each wait for the others. `is_done` tells if the
         last step was made. In the chief, `is_save_due` tells if a checkpoint is to be saved; other
-        workers then save their `state`.
+        workers then save their `state`. `followers` run also after the rounds in which this worker,
+        whose input has ended, waits for the others.
         """
         self._rounds = rounds
         self._readings = readings
@@ -52,6 +54,7 @@ class RoundsHook(ScheduledHook):
         self._is_done = is_done
         self._is_save_due = is_save_due
         self._state = state
+        self._followers = followers
         self._session: v1.Session = None
         self._last_step = 0
         self._report: Report | None = None
@@ -141,10 +144,15 @@ class RoundsHook(ScheduledHook):
             if self._is_interrupted():
                 self._agreement.ask(self._session, has_signal=True)
             self._meet(has_ended=True)
+            context = v1.train.SessionRunContext(None, self._session)
+            for hook in self._followers:
+                hook.after_run(context, None)
+            if context.stop_requested:
+                self._agreement.ask(self._session, has_signal=False)
 
     def _meet(self, has_ended: bool) -> None:
         self._beat()
-        wish, saves = self._agreement.wish, has_ended or self._is_save_due()
+        wish, saves = self._agreement.wish, self._is_save_due()
         report = self._rounds.report(self._session, wish, has_ended, saves)
         self._readings.wishes = report.wishes
         # After a signal all go on later, as if nothing had been.

@@ -123,3 +123,18 @@ def test_all_workers_evaluate_while_they_train(workers, batches, tmp_path):
     assert seen[4] == 2
     assert set(seen.values()) == {2}
     assert len(seen) > 1
+
+
+def test_the_only_worker_evaluates_alone(workers, batches, tmp_path):
+    """As one that is left by the others, or a launch of one worker."""
+    (role,) = workers.new(1)
+    settings = replicate.AllReduce(evaluates=True)
+    estimator = workers.estimator(model(sums), tmp_path, role, settings, save_checkpoints_steps=2)
+    found, _ = replicate.train_and_evaluate(
+        estimator,
+        replicate.TrainSpec(lambda: batches()().repeat(), max_steps=3),
+        replicate.EvalSpec(batches(), steps=None),
+    )
+    expected = workers.estimator(model(sums), tmp_path).evaluate(batches())
+    assert found == pytest.approx(expected, rel=0, abs=1e-6)
+    assert found["global_step"] == 3

@@ -308,6 +308,38 @@ def test_resumed_rounds_are_equal_to_the_bit(workers, tmp_path, streaming, steps
     np.testing.assert_equal(together(), whole)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"bits": 4, "fragments": 3},
+        {"bits": 16},
+        pytest.param({"bits": 32, "fragments": 3, "delay": 1}, marks=pytest.mark.broad),
+        pytest.param({"bits": 8, "fragments": 2, "delay": 2}, marks=pytest.mark.broad),
+    ],
+    ids=str,
+)
+def test_a_run_goes_on_with_other_settings_of_rounds(workers, tmp_path, changed):
+    """From a step at which sums were not taken yet, and back."""
+    before, sent = {"bits": 8, "fragments": 3, "delay": 2}, 0
+    for steps, given in ((9, before), (12, changed), (15, before)):
+        found = workers.train_together(
+            in_parts,
+            workers.parts(0, 8, 12),
+            tmp_path,
+            settings=rounds(3, **given),
+            save_checkpoints_steps=2,
+            max_steps=steps,
+        )
+        names = ("a", "b", "c", "global_step", "outer/bytes_sent")
+        whole = workers.only([{name: each[name] for name in names} for each in found])
+        assert whole["global_step"] == steps
+        assert whole["outer/bytes_sent"] > 0.8 * sent, "it counts on from the checkpoint"
+        sent = whole["outer/bytes_sent"]
+        if steps == 9:
+            paths = [str(tmp_path / f"model.ckpt-{step}") for step in (0, 2, 4, 6, 8)]
+            v1.train.update_checkpoint_state(str(tmp_path), paths[-1], paths)
+
+
 @pytest.mark.parametrize("bits", [4, pytest.param(16, marks=pytest.mark.broad)])
 def test_few_bits_and_their_rests_add_up_to_all_changes(workers, tmp_path, bits):
     """A constant gradient, so that the changes do not depend on what was lost before.
@@ -341,24 +373,41 @@ def test_few_bits_and_their_rests_add_up_to_all_changes(workers, tmp_path, bits)
     # Each worker has a half of 512 values, and sends reports of five numbers.
     words = 512 * bits // 32 + (2 if bits == 4 else 0)
     assert found[0]["outer/bytes_sent"] == 5 * (2 * 4 * words + 2 * 5 * 8)
+    more = workers.train_together(
+        model_fn,
+        workers.parts(0, 3, 9, 12),
+        tmp_path,
+        settings=rounds(2, outer, bits=bits),
+        max_steps=20,
+    )
+    left = more[0]["kernel"] - sum(each["outer/kernel/rest"] for each in more)
+    lost = found[1]["outer/kernel/rest"]  # The chief's rest counts once, by whatever number.
+    np.testing.assert_allclose(left, 2 * expected + lost, atol=2e-5)
 
 
-def test_a_worker_whose_input_has_ended_meets_the_others(workers, tmp_path):
-    """Two batches on the chief and seven on the other worker, with rounds every three steps."""
+def test_a_worker_whose_input_has_ended_meets_the_others(workers, tmp_path, handed_over):
+    """Two batches on the chief and ten on the other worker, with rounds every three steps.
+
+    The chief still saves, and keeps what it would hand over.
+    """
     parts = [(workers.X[a:b], workers.Y[a:b]) for a, b in ((0, 8), (8, 12))]
     reference = Reference(nesterov(0.7, 0.9))
-    for steps in ((2, 3), (0, 3), (0, 1)):
+    for steps in ((2, 3), (0, 3), (0, 3), (0, 1)):
         reference.round([[part] * count for part, count in zip(parts, steps, strict=True)])
     first, second = workers.parts(0, 8, 12)
     found = workers.train_together(
         linear(lambda: v1.train.GradientDescentOptimizer(RATE)),
-        [lambda: first().take(2), lambda: second().take(7)],
+        [lambda: first().take(2), lambda: second().take(10)],
         tmp_path,
-        settings=rounds(3),
+        settings=rounds(3, min_workers=1),
+        save_checkpoints_steps=2,
         max_steps=None,
     )
+    assert all(handed_over.count(step) >= 2 for step in (3, 6, 9)), handed_over
+    saved = {path.stem for path in tmp_path.glob("model.ckpt-*.index")}
+    assert saved == {f"model.ckpt-{step}" for step in (0, 3, 9, 10)}
     found = workers.only(found)
-    assert found["global_step"] == 7
+    assert found["global_step"] == 10
     np.testing.assert_allclose(found["kernel"], reference.kernel, rtol=1e-5)
 
 

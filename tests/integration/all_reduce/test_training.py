@@ -72,6 +72,31 @@ def test_stages_of_an_update_decide_alike_on_all_workers(workers, tmp_path, own_
         assert "On worker 0 at '127.0.0.1:" in told[0]
 
 
+def test_a_step_whose_batches_are_all_empty_does_not_end_training(workers, tmp_path):
+    """It is a step on an empty batch, as in one process; in another step one batch is empty."""
+
+    def model_fn(features, labels, mode):
+        kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+        loss = v1.losses.mean_squared_error(labels, tf.matmul(features["x"], kernel))
+        optimizer = v1.train.MomentumOptimizer(0.02, 0.9)
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def input_fn(*bounds):
+        batches = [tf.data.Dataset.from_tensors(workers.rows(*pair)) for pair in bounds]
+        return functools.reduce(lambda found, batch: found.concatenate(batch), batches)
+
+    def train(train, inputs, folder):
+        return train(model_fn, inputs, tmp_path / folder, devices=None, max_steps=None)
+
+    whole, first, second = [(0, 12), (0, 0), (0, 4)], [(0, 4), (0, 0), (0, 4)], [(4, 12), (0, 0)]
+    expected = train(workers.train, lambda: input_fn(*whole), "one")
+    inputs = [lambda: input_fn(*first), lambda: input_fn(*second, (0, 0))]
+    found = workers.only(train(workers.train_together, inputs, "many"))
+    assert found["global_step"] == 3
+    workers.assert_close(found, expected)
+
+
 def test_losses_that_are_sums_are_summed_over_workers(workers, tmp_path):
     """The gradients of the workers add up without a division."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.all_reduce.compression import BLOCK, Code
+from replicate.all_reduce.compression import BLOCK, Code, compressed_sum
 
 v1 = tf.compat.v1
 
@@ -31,3 +31,22 @@ def test_decoded_values_are_the_nearest_of_their_block(graph, bits):
     np.testing.assert_allclose(found, multiples * scale, rtol=1e-6)
     assert multiples.max() == largest or multiples.min() == -largest
     assert (np.abs(found - values) <= 0.5001 * scale).all()
+
+
+def test_nothing_is_sent_as_no_words(graph):
+    """TensorFlow crashes if it exchanges a Tensor without elements."""
+
+    class Group:
+        size, rank = 3, 1
+
+        def exchanged(self, words):
+            assert words.shape == (3, BLOCK // 8 + 1)
+            return words
+
+        def gathered(self, words):
+            assert words.shape == (1, BLOCK // 8 + 1)
+            return tf.tile(words, [3, 1])
+
+    found = compressed_sum(tf.zeros([0]), Group(), Code(4))
+    with v1.Session() as session:
+        assert [each.shape for each in session.run(found)] == [(0,), (0,)]

@@ -170,6 +170,7 @@ def test_workers_go_on_without_a_lost_one(recorder):
         ({"chief": [138, None, 0], "worker": [137, 0]}, 2, 1, 1, 0, 5),  # It comes back.
         ({"chief": [138, 1], "worker": [137, 138, None]}, 3, 2, 9, 1, 5),  # An error ends all.
         ({"chief": [138] * 12, "worker": [138] * 12}, 2, 2, 0, 138, 22),  # All end in vain.
+        ({"chief": [138] * 12, "worker": [138] * 12}, 2, 2, 5, 138, 22),  # None starts by itself.
     ],
 )
 def test_lost_workers_come_back_if_they_may(

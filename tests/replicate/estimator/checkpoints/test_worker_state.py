@@ -33,3 +33,16 @@ def test_the_state_of_a_step_is_loaded_and_later_ones_are_removed(graph, tmp_pat
         assert steps() == [9, 12]
         WorkerState([], str(tmp_path), 2, 3, kept=2).save(session, 12)
     assert not (tmp_path / "worker_state" / "2_of_3").exists()
+
+
+def test_a_state_that_lacks_variables_is_not_loaded(graph, tmp_path):
+    """Other settings keep other variables: then all workers start with the chief's values."""
+    slot, rest = (v1.get_variable(name, initializer=0.5) for name in ("slot", "rest"))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        WorkerState([slot], str(tmp_path), 1, 2, kept=None).save(session, 3)
+        session.run(slot.assign(2.0))
+        WorkerState([slot, rest], str(tmp_path), 1, 2, kept=None).restore(session, 3)
+        assert session.run([slot, rest]) == [2.0, 0.5]
+        WorkerState([slot], str(tmp_path), 1, 2, kept=None).restore(session, 3)
+        assert session.run(slot) == 0.5

@@ -5,6 +5,8 @@ import threading
 import pytest
 import tensorflow as tf
 
+from replicate.all_reduce.round_variables import RoundVariables
+from replicate.errors import CheckpointError
 from replicate.estimator.hooks import hand_over
 from replicate.estimator.hooks.hand_over import HandOverHook
 from replicate.estimator.hooks.readings import StepReadings
@@ -16,7 +18,8 @@ NAMES = ("chief 0 at 'a:1'", "worker 0 at 'b:1'", "worker 1 at 'c:1'")
 class Worker:
     """A worker of some, whose variables are set by hand; `lost` has the names of lost ones."""
 
-    def __init__(self, folder, rank, size=3, step=5):
+    def __init__(self, folder, rank, size=3, step=5, make=lambda: None):
+        """`make` adds variables to the model."""
         self.lost = []
         self.is_by_signal = self.are_equal = False
         self._graph = tf.Graph()
@@ -24,6 +27,7 @@ class Worker:
             self._step = v1.train.create_global_step()
             self._weight = v1.get_variable("weight", initializer=1.0, use_resource=False)
             self._count = v1.get_variable("count", initializer=tf.constant(7, tf.int64))
+            self.made = make()
             self.hook = HandOverHook(
                 StepReadings(tf.no_op(), None),
                 type("Position", (), {"elements": self._count.read_value()}),
@@ -102,3 +106,53 @@ def test_a_signal_hands_over_since_the_number_of_workers_may_change(tmp_path, is
     chief.hook.end(chief.session)
     expected = (7, 2.0) if is_by_signal else (None, 1.0)
     assert Worker(tmp_path, 0, size=1).load() == expected
+
+
+def test_a_state_without_what_rounds_keep_is_loaded_as_such_a_checkpoint(tmp_path):
+    """A worker that was left alone keeps nothing for rounds, which begin when others come back."""
+    alone = Worker(tmp_path, 0, size=1).begin()
+    alone.is_by_signal = True
+    alone.change(2.0)
+    alone.hook.end(alone.session)
+
+    def sent():
+        variable = RoundVariables().saved("outer/sent", 3.0)
+        return variable, variable.assign(4.0)
+
+    chief = Worker(tmp_path, 0, size=2, make=sent)
+    chief.session.run(chief.made[1])  # From an older checkpoint.
+    assert chief.load() == (7, 2.0)
+    assert chief.session.run(chief.made[0]) == 3.0
+
+
+def test_a_state_of_another_model_is_refused_in_one_line(tmp_path):
+    alone = Worker(tmp_path, 0, size=1).begin()
+    alone.is_by_signal = True
+    alone.hook.end(alone.session)
+    other = Worker(tmp_path, 0, 2, make=lambda: v1.get_variable("bias", initializer=1.0))
+    with pytest.raises(CheckpointError, match=r"hand_over.* lacks 1 of the 4 variables.*: bias"):
+        other.load()
+
+
+def test_weights_that_are_not_finite_are_not_handed_over(tmp_path, own_log):
+    """The next group would go on with them, instead of from the newest checkpoint."""
+    worker = Worker(tmp_path, 0)
+    worker.change(float("inf"))
+    worker.begin().hook.hand_over()
+    assert not worker.hook.state.exists()
+    (line,) = [each for each in own_log.messages if "Step 0 was not handed over" in each]
+    assert "weight is not finite" in line
+
+
+def test_a_model_directory_that_cannot_be_reached_does_not_keep_a_worker(
+    tmp_path, monkeypatch, own_log
+):
+    """An error would end the watchdog's thread, and nothing would end the step that hangs."""
+    worker = Worker(tmp_path, rank=1).begin()
+
+    def fail(self):
+        raise tf.errors.UnavailableError(None, None, "no route to the storage")
+
+    monkeypatch.setattr(type(worker.hook.state), "exists", fail)
+    worker.hook.hand_over()
+    assert any("not handed over: no route to the storage" in each for each in own_log.messages)
