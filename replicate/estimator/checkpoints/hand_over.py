@@ -114,8 +114,11 @@ class HandOver:
         return int(read_variable(saved[-1].path, _ELEMENTS))
 
     def exists(self) -> bool:
-        """Returns True if a worker has handed its state over."""
-        return bool(self._saved())
+        """Returns True if a worker of this many has handed its state over.
+
+        A worker that was cut off or frozen may do so late, when the others train as a new group.
+        """
+        return any(each.size == self._size for each in self._saved())
 
     def remove(self) -> None:
         """Deletes what was handed over: the newest checkpoint has it."""

@@ -76,9 +76,21 @@ def test_what_is_handed_over_is_the_newest_whole_step(tmp_path):
     assert Worker(tmp_path, 0, size=3, step=5).load() == (None, 1.0), "its checkpoint has the step"
     chief = Worker(tmp_path, 0, size=2, step=6)
     assert chief.load() == (None, 1.0), "its checkpoint is newer"
-    assert chief.hook.state.exists()
+    assert list(tmp_path.glob("worker_state/hand_over/*.index"))
     chief.begin()
-    assert not chief.hook.state.exists()
+    assert not list(tmp_path.glob("worker_state/hand_over/*.index"))
+
+
+def test_what_a_cut_off_worker_hands_over_late_does_not_count(tmp_path):
+    late = Worker(tmp_path, rank=2, step=3).begin()
+    chief = Worker(tmp_path, rank=0, size=2, step=4).begin()
+    late.lost = list(NAMES[:2])
+    late.hook.hand_over()
+    chief.change(2.0)
+    chief.are_equal = True
+    chief.hook.after_run(None, None)
+    chief.hook.hand_over()
+    assert Worker(tmp_path, 0, size=1, step=4).load() == (7, 2.0)
 
 
 def test_a_worker_waits_for_those_before_it_unless_they_are_lost(tmp_path, monkeypatch):
