@@ -55,7 +55,7 @@ class DNNLinearCombinedClassifier(Estimator):
           dnn_feature_columns: Columns of the network, dense; None for no network.
           dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
           dnn_hidden_units: Units of each hidden layer, ≥ 1.
-          dnn_activation_fn: Activation of hidden layers, None for none.
+          dnn_activation_fn: Activation of hidden layers or its name in tf.nn; None for none.
           dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           n_classes: Number of classes, ≥ 2.
           weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.

@@ -61,7 +61,7 @@ class DNNClassifier(Estimator):
           weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
           optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
-          activation_fn: Activation of hidden layers, None for none.
+          activation_fn: Activation of hidden layers or its name in tf.nn; None for none.
           dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.

@@ -121,8 +121,8 @@ def _moved(average: Any, value: Tensor) -> Operation:
     return v1.assign_sub(average, (average.read_value() - value) * (1 - MOMENTUM)).op
 
 
-Activation: TypeAlias = Callable[[Tensor], Tensor]
-"""Function of a layer's sums, such as `tf.nn.relu`."""
+Activation: TypeAlias = Callable[[Tensor], Tensor] | str
+"""Function of a layer's sums, such as `tf.nn.relu`, or its name in `tf.nn`."""
 
 
 @final
@@ -134,7 +134,7 @@ class Network:
 
     hidden_units: Sequence[int]
     columns: Sequence[Column]
-    activation_fn: Activation | None
+    activation_fn: Callable[[Tensor], Tensor] | None
     dropout: float | None
     input_layer_partitioner: Partitioner | None
     batch_norm: bool
@@ -204,15 +204,18 @@ def make_network(
             f"{prefix}dropout must be in [0, 1), the share of values that become 0, or None; got "
             f"{dropout!r}."
         )
+    activation: Any = activation_fn
+    if isinstance(activation_fn, str):
+        activation = getattr(tf.nn, activation_fn, activation_fn)
     for name, function in (
-        ("activation_fn", activation_fn),
+        ("activation_fn", activation),
         ("input_layer_partitioner", input_layer_partitioner),
     ):
         if function is not None and not callable(function):
             raise TypeError(f"{prefix}{name} must be a function or None, got {function!r}.")
     columns = dense_columns(f"{prefix}feature_columns", feature_columns)
     return Network(
-        tuple(map(int, units)), columns, activation_fn, dropout, input_layer_partitioner, batch_norm
+        tuple(map(int, units)), columns, activation, dropout, input_layer_partitioner, batch_norm
     )
 
 
@@ -234,7 +237,7 @@ def dnn_logit_fn_builder(
       units: Logits per example.
       hidden_units: Units of each hidden layer, ≥ 1.
       feature_columns: Dense feature columns, such as numeric, embedding and indicator columns.
-      activation_fn: Activation of hidden layers, None for none.
+      activation_fn: Activation of hidden layers or its name in tf.nn; None for none.
       dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
       input_layer_partitioner: Partitioner of embeddings; None for that of the variable scope.
       batch_norm: True to normalise each hidden layer after its dropout.

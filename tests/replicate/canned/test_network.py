@@ -54,6 +54,15 @@ def test_logits_are_those_of_the_layers(graph):
         assert dense(tf.constant(FEATURES["x"]), 2).layers == []
 
 
+def test_an_activation_may_be_given_by_its_name(graph):
+    part = network(activation_fn="tanh").build(FEATURES, 1, ModeKeys.EVAL, None)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        sums, hidden = session.run([part.layers[0].outputs, part.layers[1].inputs])
+    assert np.ptp(sums) > 0
+    np.testing.assert_allclose(hidden, np.tanh(sums), rtol=1e-6)
+
+
 def test_dropout_is_of_training_only(graph):
     layers = []
     for mode in (ModeKeys.TRAIN, ModeKeys.PREDICT):
@@ -109,7 +118,11 @@ def test_builder_leaves_the_scope_to_its_caller(graph):
         ({"hidden_units": [3, 0]}, ValueError, r"hidden_units must be ints ≥ 1, got \[3, 0\]"),
         ({"hidden_units": [2.5]}, ValueError, "hidden_units must be ints"),
         ({"dropout": 1.0}, ValueError, r"dropout must be in \[0, 1\), .* got 1\.0"),
-        ({"activation_fn": "relu"}, TypeError, "activation_fn must be a function or None"),
+        (
+            {"activation_fn": "rely"},
+            TypeError,
+            "activation_fn must be a function or None, got 'rely'",
+        ),
         ({"input_layer_partitioner": 2}, TypeError, "input_layer_partitioner must be a function"),
         ({"columns": []}, ValueError, "feature_columns must hold at least one"),
     ],
