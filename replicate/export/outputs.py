@@ -315,12 +315,12 @@ def _single_string_input(
 ) -> dict[str, Tensor]:
     """Returns the input of a signature for regression or classification."""
     tensors = list(receiver_tensors.values())
-    if len(tensors) != 1 or tensors[0].dtype != tf.string:
-        given = {name: tensor.dtype.name for name, tensor in receiver_tensors.items()}
+    is_dense = [isinstance(each, tf.Tensor) for each in tensors]
+    if is_dense != [True] or tensors[0].dtype != tf.string:
         raise ValueError(
             f"The signature of {_called(output)} needs a single string input of serialised "
-            f"tf.train.Examples, got {given}. Use build_parsing_serving_input_receiver_fn, or "
-            "export a PredictOutput."
+            f"tf.train.Examples, got {dict(receiver_tensors)}. Use "
+            "build_parsing_serving_input_receiver_fn, or export a PredictOutput."
         )
     return {tf.saved_model.REGRESS_INPUTS: tensors[0]}
 

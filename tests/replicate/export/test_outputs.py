@@ -40,7 +40,11 @@ def signatures():
 
 def test_signatures_of_serving():
     examples = {"examples": v1.placeholder(tf.string, [None], name="examples")}
-    tensors = [{"x": tf.constant(1.0, name="x")}, {"x": tf.constant("a"), "y": tf.constant("b")}]
+    tensors = [
+        {"x": tf.constant(1.0, name="x")},
+        {"x": tf.constant("a"), "y": tf.constant("b")},
+        {"words": v1.sparse_placeholder(tf.string)},
+    ]
     for output, method, outputs in signatures():
         signature = output.as_signature_def(examples)
         assert signature.method_name == f"tensorflow/serving/{method}"
