@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.calling import named_arguments
 from replicate.canned.heads.checks import checked, same_shape
 from replicate.tower.build import current_build
 
@@ -96,25 +97,20 @@ def check_loss_fn(loss_fn: Callable[..., Tensor], where: str) -> None:
 
     Raises:
       TypeError: It is not a function.
-      ValueError: It lacks labels or logits, or has a parameter that it would not get.
+      ValueError: It lacks labels or logits, or requires another argument.
     """
     if not callable(loss_fn):
         raise TypeError(
             f"Cannot make {where}: loss_fn must be a function of labels and logits, got "
             f"{loss_fn!r}. Pass the function itself."
         )
-    names = list(inspect.signature(loss_fn).parameters)
-    accepted = ["labels", "logits", "features", "loss_reduction"]
-    for missing in (name for name in accepted[:2] if name not in names):
+    named = named_arguments(
+        f"loss_fn of {where}", loss_fn, ("labels", "logits", "features", "loss_reduction")
+    )
+    for missing in (name for name in ("labels", "logits") if name not in named):
         raise ValueError(
-            f"Cannot make {where}: loss_fn has no parameter {missing!r}, its parameters are "
-            f"{names}. Give it labels and logits; features and loss_reduction are optional."
-        )
-    unknown = [name for name in names if name not in accepted]
-    if unknown:
-        raise ValueError(
-            f"Cannot make {where}: loss_fn has the parameters {unknown}, but gets only "
-            f"{accepted}. Bind the others with functools.partial or a lambda."
+            f"Cannot make {where}: loss_fn has no parameter {missing!r}, of the known ones "
+            f"only {named}. Give it labels and logits; features and loss_reduction are optional."
         )
 
 

@@ -1,5 +1,7 @@
 """Labels, weights of examples and reductions of losses: numbers against NumPy, and errors."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -154,10 +156,21 @@ def test_unusable_reductions_and_loss_fns_are_refused():
     check_loss_fn(lambda labels, logits, features, loss_reduction: 0, "Head")
     with pytest.raises(TypeError, match="make Head: loss_fn must be a function"):
         check_loss_fn("squared", "Head")
-    with pytest.raises(ValueError, match=r"no parameter 'logits', .* are \['labels'\]"):
+    with pytest.raises(ValueError, match=r"no parameter 'logits', .* only \['labels'\]"):
         check_loss_fn(lambda labels: 0, "Head")
-    with pytest.raises(ValueError, match=r"has the parameters \['alpha'\], but gets only"):
+    with pytest.raises(ValueError, match=r"requires the arguments \['alpha'\], but receives only"):
         check_loss_fn(lambda labels, logits, alpha: 0, "Head")
+
+
+def test_loss_fn_may_have_bound_and_optional_parameters():
+    def weighted(labels, logits, alpha, beta=1.0, **more):
+        return (labels - logits) * alpha * beta + len(more)
+
+    bound = functools.partial(weighted, alpha=2.0)
+    check_loss_fn(bound, "Head")
+    logits = tf.constant([[1.0], [2.0]])
+    losses = call_loss_fn(bound, tf.constant([[5.0], [5.0]]), logits, {}, "sum", 1, "Head")
+    assert losses.numpy().tolist() == [[8.0], [6.0]]
 
 
 def test_loss_fn_gets_what_it_names():
