@@ -385,6 +385,19 @@ def test_a_repeated_signal_within_half_a_second_is_ignored(supervise, recorder, 
     assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
 
 
+def test_a_hang_up_does_not_hurry_tasks_that_save(supervise, recorder, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SIGNAL_SECS", 0)
+
+    def react(name, text):
+        number = {"ready": signal.SIGINT, f"saved at {int(signal.SIGINT)}": signal.SIGHUP}.get(text)
+        if number is not None:
+            os.kill(os.getpid(), number)
+
+    recorder.react = react
+    assert supervise(SAVES % "nobody", workers=1, grace_secs=600).run() == 130
+    assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
+
+
 def test_a_task_that_ignores_signals_is_killed(supervise, recorder):
     recorder.react = lambda name, text: text == "ready" and os.kill(os.getpid(), signal.SIGINT)
     assert supervise(STUBBORN, workers=1, grace_secs=0.3).run() == 130
