@@ -22,13 +22,14 @@ from replicate.current_folder import leave_current_folder
 if __name__ == "__main__":
     leave_current_folder()
 
+import io
 import ipaddress
 import os
 import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from absl import flags
 
@@ -142,7 +143,8 @@ def main(arguments: Sequence[str]) -> int:
     except (flags.Error, ValueError, OSError) as error:
         _fail(str(error))
     names = [str(task) for task in plan.tasks]
-    console = Console(names, sys.stdout, sys.stderr, lambda: supervisor.end(signal.SIGPIPE))
+    stdout, stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
+    console = Console(names, stdout, stderr, lambda: supervisor.end(signal.SIGPIPE))
     log_dir = values["log_dir"].value or _new_log_dir()
     with TaskLogs(log_dir, console) as logs:
         supervisor = Supervisor(
@@ -163,6 +165,15 @@ def main(arguments: Sequence[str]) -> int:
             _fail(f"cannot start {command[0]!r}: {error.strerror}")
         logs.report_failures(supervisor.failed)
     return code
+
+
+def _tolerant(stream: TextIO | None) -> TextIO:
+    """Returns a stream that takes all characters, in place of one that may be closed."""
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
 
 
 def _new_log_dir() -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -186,6 +187,25 @@ def test_tasks_save_although_the_terminal_is_closed(tmp_path):
     child.send_signal(signal.SIGHUP)
     assert child.wait(30) == 128 + signal.SIGHUP
     assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("streams", ["", ">&- 2>&-"])
+def test_streams_that_are_closed_or_lack_a_character_stop_no_task(streams, tmp_path):
+    program = "import sys; sys.stdout.buffer.write('≥ 1'.encode()); open('ran', 'w')"
+    command = [sys.executable, "-m", "replicate.launch", "--workers=1", "--ps=0", "--log_dir=logs"]
+    command = shlex.join([*command, "--", "python", "-c", program])
+    done = subprocess.run(
+        f"{command} {streams}",
+        shell=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ran").exists()
+    assert done.stdout == ("" if streams else "chief 0 | \\u2265 1\n")
+    assert "≥ 1" in (tmp_path / "logs" / "chief_0.log").read_text()
 
 
 def test_a_program_that_cannot_be_run_gives_a_one_line_error(tmp_path, capsys):
