@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from replicate import onednn
 from replicate.addresses import is_listening
+from replicate.closed_pipe import drop_output
 from replicate.exit_codes import ExitCode
 
 _LIBRARIES = ("numpy", "protobuf", "keras", "tf-keras", "absl-py", "tqdm", "tensorboard")
@@ -194,4 +195,8 @@ def disk(folder: str) -> Finding:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except BrokenPipeError:
+        code = drop_output()
+    sys.exit(code)

@@ -34,6 +34,7 @@ from typing import Any, NoReturn, TextIO
 from absl import flags
 
 from replicate import onednn
+from replicate.closed_pipe import drop_output
 from replicate.launch.console import LAUNCHER, Console
 from replicate.launch.plan import cluster_plan
 from replicate.launch.supervisor import Supervisor
@@ -140,6 +141,8 @@ def main(arguments: Sequence[str]) -> int:
             host=values["host"].value,
         )
         _check_min_workers(values)
+    except BrokenPipeError:
+        return drop_output()
     except (flags.Error, ValueError, OSError) as error:
         _fail(str(error))
     names = [str(task) for task in plan.tasks]
