@@ -77,15 +77,16 @@ class Finding(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the report and returns the exit code."""
-    if arguments and arguments[0].startswith("-"):
-        is_help = arguments[0] in ("-h", "--help")
-        print(__doc__ if is_help else f"replicate.doctor: no flag {arguments[0]} is known")
+    for flag in (each for each in arguments if each.startswith("-")):
+        is_help = flag in ("-h", "--help")
+        print(__doc__ if is_help else f"replicate.doctor: no flag {flag} is known")
         return ExitCode.DONE if is_help else ExitCode.BAD_INPUT
     wrong = 0
     for finding in report(arguments):
         print(f"{finding.label:<20}{'WRONG: ' * finding.is_wrong}{finding.text}", flush=True)
         wrong += finding.is_wrong
-    print(f"{'in short':<20}{f'{wrong} things are wrong' if wrong else 'nothing is wrong'}")
+    verdict = {0: "nothing is wrong", 1: "1 thing is wrong"}.get(wrong, f"{wrong} things are wrong")
+    print(f"{'in short':<20}{verdict}")
     return ExitCode.BAD_INPUT if wrong else ExitCode.DONE
 
 
