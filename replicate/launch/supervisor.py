@@ -34,6 +34,7 @@ from replicate.launch.task_state import FIRST_DELAY_SECS, TaskState
 
 _POLL_SECS = 0.1
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
+_LONGEST_GRACE_SECS = 1e9  # Finite, since a time of infinity tells that no task is asked to end.
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
 _CAUSES: dict[int, str] = {ExitCode.CLUSTER_TROUBLE: "cluster trouble", ExitCode.CUT_OFF: "cut off"}
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
@@ -83,10 +84,10 @@ class Supervisor:
         self._command = command
         self._display = display
         self._restarts = restarts
-        self._grace_secs = grace_secs
+        self._grace_secs = min(_LONGEST_GRACE_SECS, grace_secs)
         self._environment = os.environ if environment is None else environment
         self._bar_columns = bar_columns
-        self._backend = LocalBackend(grace_secs) if backend is None else backend
+        self._backend = LocalBackend(self._grace_secs) if backend is None else backend
         self._max_delay_secs = max_delay_secs
         self._steady_secs = steady_secs
         self._streams = OutputStreams(display)
