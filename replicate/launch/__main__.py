@@ -125,6 +125,7 @@ def define_flags() -> Any:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the launcher by its command line, and returns the exit code."""
+    stdout, stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
     values = define_flags()
     try:
         command = values(["launch", *arguments])[1:]
@@ -146,7 +147,6 @@ def main(arguments: Sequence[str]) -> int:
     except (flags.Error, ValueError, OSError) as error:
         _fail(str(error))
     names = [str(task) for task in plan.tasks]
-    stdout, stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
     console = Console(names, stdout, stderr, lambda: supervisor.end(signal.SIGPIPE))
     log_dir = values["log_dir"].value or _new_log_dir()
     with TaskLogs(log_dir, console) as logs:

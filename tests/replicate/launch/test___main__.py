@@ -134,7 +134,8 @@ def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise SystemError('it was imported')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     before = os.times().children_user
-    child = start("--help", env={**os.environ, "PYTHONPATH": path})
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "ascii"}
+    child = start("--help", env=environment)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert "--workers" in out
