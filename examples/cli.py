@@ -35,6 +35,7 @@ from absl import flags
 
 import replicate
 from replicate import onednn
+from replicate.closed_pipe import drop_output
 from replicate.quiet_imports import quiet_stderr
 
 BAD_INPUT = 2
@@ -85,6 +86,8 @@ def end_with(main: Callable[[], None]) -> NoReturn:
         main()
     except KeyboardInterrupt:
         fail("stopped before training began", 128 + signal.SIGINT)
+    except BrokenPipeError:
+        _leave(drop_output())
     except SystemExit as end:
         _leave(end.code)
     _leave(0)
@@ -348,12 +351,12 @@ def claim_model_dir(model_dir: str, purpose: str) -> None:
       purpose: One line that differs between runs whose checkpoints do not fit each other.
 
     Raises:
-      ValueError: The directory is a file, is not writable, is not of this machine, or holds
+      ValueError: The directory has no name, is a file, is not writable or of this machine, or holds
         checkpoints of another purpose.
     """
     folder = Path(model_dir)
     note = folder / _PURPOSE_FILE
-    if "://" in model_dir:
+    if not model_dir or "://" in model_dir:
         raise ValueError(f"--model_dir={model_dir} must be a directory of this machine")
     if folder.exists() and not folder.is_dir():
         raise ValueError(

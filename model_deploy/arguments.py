@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import tensorflow as tf
+
 
 def check_type(doing: str, name: str, value: Any, is_accepted: bool, accepted: str) -> None:
     """Checks an argument.
@@ -24,10 +26,11 @@ def check_type(doing: str, name: str, value: Any, is_accepted: bool, accepted: s
 
 
 def check_sequence(doing: str, name: str, value: Any, accepted: str) -> None:
-    """Checks that an argument has entries to go through, and is no string; as `check_type`.
+    """Checks that an argument has entries, and is no string and no tensor; as `check_type`.
 
     Raises:
       TypeError: It is not.
     """
-    is_accepted = hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+    is_single = isinstance(value, str | bytes) or tf.is_tensor(value)
+    is_accepted = hasattr(value, "__iter__") and not is_single
     check_type(doing, name, value, is_accepted, accepted)

@@ -69,7 +69,8 @@ def check_optimizer(doing: str, optimizer: Any) -> None:
     Raises:
       TypeError: It does not.
     """
-    is_accepted = callable(getattr(optimizer, "compute_gradients", None))
+    method = getattr(optimizer, "compute_gradients", None)
+    is_accepted = callable(method) and not isinstance(optimizer, type)
     accepted = "an optimizer of tf.compat.v1.train, or one with its methods"
     check_type(doing, "optimizer", optimizer, is_accepted, accepted)
 
@@ -92,6 +93,9 @@ def clone_losses(
     """
     if regularization_losses is None:
         regularization_losses = _collected_regularization(clones)
+    accepted = "a list of scalars, or None"
+    check_sequence("sum losses", "regularization_losses", regularization_losses, accepted)
+    regularization_losses = list(regularization_losses)
     losses = []
     for index, clone in enumerate(clones):
         with v1.name_scope(clone.scope):
@@ -138,7 +142,7 @@ def _clone_loss(
             if num_clones > 1:
                 total = tf.divide(total, num_clones, name="scaled_clone_loss")
         if regularization_losses:
-            regularization = v1.add_n(list(regularization_losses), name="regularization_loss")
+            regularization = v1.add_n(regularization_losses, name="regularization_loss")
             parts["Losses/regularization_loss"] = regularization
             total = regularization if total is None else tf.add(total, regularization, name="loss")
     for tag, value in parts.items():

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from replicate import onednn
 from replicate.addresses import is_listening
+from replicate.closed_pipe import drop_output
 from replicate.exit_codes import ExitCode
 
 _LIBRARIES = ("numpy", "protobuf", "keras", "tf-keras", "absl-py", "tqdm", "tensorboard")
@@ -76,15 +77,16 @@ class Finding(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the report and returns the exit code."""
-    if arguments and arguments[0].startswith("-"):
-        is_help = arguments[0] in ("-h", "--help")
-        print(__doc__ if is_help else f"replicate.doctor: no flag {arguments[0]} is known")
+    for flag in (each for each in arguments if each.startswith("-")):
+        is_help = flag in ("-h", "--help")
+        print(__doc__ if is_help else f"replicate.doctor: no flag {flag} is known")
         return ExitCode.DONE if is_help else ExitCode.BAD_INPUT
     wrong = 0
     for finding in report(arguments):
         print(f"{finding.label:<20}{'WRONG: ' * finding.is_wrong}{finding.text}", flush=True)
         wrong += finding.is_wrong
-    print(f"{'in short':<20}{f'{wrong} things are wrong' if wrong else 'nothing is wrong'}")
+    verdict = {0: "nothing is wrong", 1: "1 thing is wrong"}.get(wrong, f"{wrong} things are wrong")
+    print(f"{'in short':<20}{verdict}")
     return ExitCode.BAD_INPUT if wrong else ExitCode.DONE
 
 
@@ -194,4 +196,8 @@ def disk(folder: str) -> Finding:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except BrokenPipeError:
+        code = drop_output()
+    sys.exit(code)

@@ -11,8 +11,8 @@ The command runs once for each task, with the task's TF_CONFIG in its environmen
 Without --chief the first worker is the chief. "python" means the Python that runs the launcher.
 Each task has a log file with all that it prints; the terminal leaves out TensorFlow's own lines.
 oneDNN, TensorFlow's fast kernels for x86, is on in all tasks unless TF_ENABLE_ONEDNN_OPTS is set.
-Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the exit code of the
-first task that failed.
+Exit codes: 0 done, 2 wrong flags or a command that cannot start, 129/130/141/143 stopped by SIGHUP,
+SIGINT, SIGPIPE (a closed pipe) or SIGTERM, else the exit code of the first task that failed.
 """
 
 import sys
@@ -22,17 +22,19 @@ from replicate.current_folder import leave_current_folder
 if __name__ == "__main__":
     leave_current_folder()
 
+import io
 import ipaddress
 import os
 import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from absl import flags
 
 from replicate import onednn
+from replicate.closed_pipe import drop_output
 from replicate.launch.console import LAUNCHER, Console
 from replicate.launch.plan import cluster_plan
 from replicate.launch.supervisor import Supervisor
@@ -123,6 +125,7 @@ def define_flags() -> Any:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the launcher by its command line, and returns the exit code."""
+    stdout, stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
     values = define_flags()
     try:
         command = values(["launch", *arguments])[1:]
@@ -139,12 +142,13 @@ def main(arguments: Sequence[str]) -> int:
             host=values["host"].value,
         )
         _check_min_workers(values)
+    except BrokenPipeError:
+        return drop_output()
     except (flags.Error, ValueError, OSError) as error:
         _fail(str(error))
-    console = Console([str(task) for task in plan.tasks], sys.stdout, sys.stderr)
-    console.line(LAUNCHER, _WARNING, is_error=True)
+    names = [str(task) for task in plan.tasks]
+    console = Console(names, stdout, stderr, lambda: supervisor.end(signal.SIGPIPE))
     log_dir = values["log_dir"].value or _new_log_dir()
-    console.line(LAUNCHER, f"logs of the tasks: {log_dir}", is_error=True)
     with TaskLogs(log_dir, console) as logs:
         supervisor = Supervisor(
             plan,
@@ -156,13 +160,23 @@ def main(arguments: Sequence[str]) -> int:
             bar_columns=console.bar_columns,
             min_workers=values["min_workers"].value,
         )
+        console.line(LAUNCHER, _WARNING, is_error=True)
+        console.line(LAUNCHER, f"logs of the tasks: {log_dir}", is_error=True)
         try:
             code = supervisor.run()
-            logs.report_failures(supervisor.failed)
-        except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + signal.SIGPIPE
+        except OSError as error:
+            _fail(f"cannot start {command[0]!r}: {error.strerror}")
+        logs.report_failures(supervisor.failed)
     return code
+
+
+def _tolerant(stream: TextIO | None) -> TextIO:
+    """Returns a stream that takes all characters, in place of one that may be closed."""
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return stream
 
 
 def _new_log_dir() -> str:

@@ -6,7 +6,7 @@ below all lines. `output_streams.py` delivers the output, already split into lin
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 LAUNCHER = "launch"
@@ -33,19 +33,30 @@ class Display(Protocol):
 
 
 class Console:
-    """Shows lines on two text streams, each with the name of its task before it."""
+    """Shows lines on two text streams, each with the name of its task before it.
 
-    def __init__(self, names: Sequence[str], stdout: TextIO, stderr: TextIO):
+    A stream that takes no more, as a closed pipe or terminal, is written no more.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        stdout: TextIO,
+        stderr: TextIO,
+        on_closed_pipe: Callable[[], None] | None = None,
+    ):
         """Keeps the streams.
 
         Args:
           names: Names of all tasks; the longest gives the width of the first column.
           stdout: Stream for lines of standard output.
           stderr: Stream for lines of standard error, and for the bar if this is a terminal.
+          on_closed_pipe: Called when nobody reads a pipe any more; None raises BrokenPipeError.
         """
         self._width = max(map(len, [LAUNCHER, *names]))
         self._stdout = stdout
         self._stderr = stderr
+        self._on_closed_pipe = on_closed_pipe
         self._bar = ""
 
     @property
@@ -57,11 +68,9 @@ class Console:
     def line(self, name: str, text: str, is_error: bool = False) -> None:
         """Shows a line, above the bar."""
         stream = self._stderr if is_error else self._stdout
-        if self._bar and stream.isatty():
-            stream.write(_START_OF_CLEAR_LINE)
-        stream.write(f"{self._prefix(name, stream)}{text}\n")
-        stream.flush()
-        if self._bar and stream.isatty():
+        clear = _START_OF_CLEAR_LINE if self._bar and stream.isatty() else ""
+        self._write(stream, f"{clear}{self._prefix(name, stream)}{text}\n")
+        if clear:
             self._draw()
 
     def bar(self, name: str, text: str) -> None:
@@ -72,8 +81,18 @@ class Console:
             self._draw()
 
     def _draw(self) -> None:
-        self._stderr.write(_START_OF_CLEAR_LINE + self._bar)
-        self._stderr.flush()
+        self._write(self._stderr, _START_OF_CLEAR_LINE + self._bar)
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError):
+                if self._on_closed_pipe is None:
+                    raise
+                self._on_closed_pipe()
 
     def _prefix(self, name: str, stream: TextIO) -> str:
         column = f"{name:<{self._width}} |"

@@ -8,7 +8,8 @@ The rules:
   the task has run for some minutes.
 - With `min_workers`, equal workers go on without a lost one (`regrouping.py`) while that many are
   left, or may come back.
-- A signal to the supervisor is passed on to all tasks. A second one kills them.
+- A signal to the supervisor is passed on to all tasks. A second one kills them, unless it only says
+  that nobody reads the output any more.
 
 A `Backend` starts the processes, a `Display` shows their output.
 """
@@ -33,10 +34,12 @@ from replicate.launch.task_state import FIRST_DELAY_SECS, TaskState
 
 _POLL_SECS = 0.1
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
+_LONGEST_GRACE_SECS = 1e9  # Finite, since a time of infinity tells that no task is asked to end.
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
 _CAUSES: dict[int, str] = {ExitCode.CLUSTER_TROUBLE: "cluster trouble", ExitCode.CUT_OFF: "cut off"}
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_READER_GONE = (signal.SIGHUP, signal.SIGPIPE)  # Programs do not save their state on these.
 
 
 @final
@@ -81,10 +84,10 @@ class Supervisor:
         self._command = command
         self._display = display
         self._restarts = restarts
-        self._grace_secs = grace_secs
+        self._grace_secs = min(_LONGEST_GRACE_SECS, grace_secs)
         self._environment = os.environ if environment is None else environment
         self._bar_columns = bar_columns
-        self._backend = LocalBackend(grace_secs) if backend is None else backend
+        self._backend = LocalBackend(self._grace_secs) if backend is None else backend
         self._max_delay_secs = max_delay_secs
         self._steady_secs = steady_secs
         self._streams = OutputStreams(display)
@@ -131,6 +134,10 @@ class Supervisor:
                         state.process.kill()
         return self._job_code
 
+    def end(self, number: int) -> None:
+        """Ends the tasks as a signal of that number to this process would."""
+        self._signals.append(number)
+
     def pid(self, name: str) -> int | None:
         """Returns the number of a task's process; None if none runs on this machine.
 
@@ -145,7 +152,7 @@ class Supervisor:
         """Queues signals for `_handle_signals`; ignored signals stay ignored."""
 
         def receive(number: int, _: FrameType | None) -> None:
-            self._signals.append(number)
+            self.end(number)
 
         numbers = [n for n in _SIGNALS if signal.getsignal(n) != signal.SIG_IGN]
         before = {number: signal.signal(number, receive) for number in numbers}
@@ -275,11 +282,13 @@ class Supervisor:
         while self._signals:
             number = self._signals.pop(0)
             now = time.monotonic()
-            if now - self._signalled_at < _SAME_SIGNAL_SECS:
+            is_reader_gone = number in _READER_GONE
+            is_second = self._end_signal is not None
+            if now - self._signalled_at < _SAME_SIGNAL_SECS or (is_second and is_reader_gone):
                 continue
             self._signalled_at = now
             name = signal.Signals(number).name
-            if self._end_signal is not None:
+            if is_second:
                 self._log(f"{name}: everything is ended at once")
                 for state in self._running():
                     state.kill_at = 0.0
@@ -288,9 +297,7 @@ class Supervisor:
                     f"{name}: all tasks are asked to end, and have {self._grace_secs:g} s; "
                     "a second signal ends them at once"
                 )
-                # Programs save their state on SIGINT and SIGTERM, but not on SIGHUP.
-                is_hangup = number == signal.SIGHUP
-                self._end_job(signal.SIGTERM if is_hangup else number, 128 + number)
+                self._end_job(signal.SIGTERM if is_reader_gone else number, 128 + number)
 
     def _end_job(self, number: int, code: int) -> None:
         """Asks every task to end, and restarts none.

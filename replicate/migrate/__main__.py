@@ -16,11 +16,11 @@ import argparse
 import importlib
 import importlib.util
 import os
-import signal
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from replicate.exit_codes import ExitCode, signal_exit_code
+from replicate.closed_pipe import drop_output
+from replicate.exit_codes import ExitCode
 from replicate.migrate.files import UnwritableFileError, find_files, replace_text
 
 _NAME = "replicate.migrate"
@@ -47,9 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     try:
         return _tell(results, given.write, given.explain)
-    except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return signal_exit_code(signal.SIGPIPE)
+    except BrokenPipeError:
+        return drop_output()
 
 
 def _parser() -> argparse.ArgumentParser:

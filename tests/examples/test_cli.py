@@ -202,6 +202,7 @@ def test_no_directory_of_this_machine_is_refused(tmp_path, monkeypatch):
         ("file", " is a file, and must be a directory. Give another path"),
         ("file/below", ".* cannot be written"),
         ("gs://x/y", " must be a directory of this machine"),
+        ("", " must be a directory of this machine"),
     ):
         with pytest.raises(ValueError, match=f"--model_dir={model_dir}{text}"):
             cli.claim_model_dir(model_dir, "one")

@@ -206,10 +206,17 @@ def test_little_disk_is_reported(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("flag", "code"), [("--help", 0), ("--nope", 2)])
 def test_flags_are_answered(flag, code, capsys):
-    assert doctor.main([flag]) == code
-    assert ("python -m replicate.doctor" if code == 0 else "no flag --nope") in (
-        capsys.readouterr().out
-    )
+    for arguments in ([flag], ["folder", flag]):
+        assert doctor.main(arguments) == code
+        assert ("python -m replicate.doctor" if code == 0 else "no flag --nope") in (
+            capsys.readouterr().out
+        )
+
+
+def test_one_wrong_thing_is_not_called_several(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "report", lambda _: [doctor.Finding("disk", "is full", True)])
+    assert doctor.main([]) == 2
+    assert capsys.readouterr().out.endswith("in short            1 thing is wrong\n")
 
 
 def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys):

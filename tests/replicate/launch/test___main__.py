@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -125,16 +126,16 @@ def test_logs_go_to_the_folder_that_is_asked_for(tmp_path):
 
 def start(*arguments, **settings):
     command = [sys.executable, "-m", "replicate.launch", *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **{**pipes, **settings})
 
 
 def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise SystemError('it was imported')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     before = os.times().children_user
-    child = start("--help", env={**os.environ, "PYTHONPATH": path})
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "ascii"}
+    child = start("--help", env=environment)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert "--workers" in out
@@ -145,13 +146,78 @@ def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     assert os.times().children_user - before < 1
 
 
-def test_a_closed_output_pipe_ends_all_tasks():
-    child = start("--workers=1", "--", "python", "-c", "while True: print('much')")
-    child.stdout.readline()
+SAVES = """
+import signal, sys, time
+def save(number, _):
+    print("saving", flush=True)
+    time.sleep(0.7)  # Longer than a second signal counts as the first.
+    open("saved", "w").close()
+    sys.exit(128 + number)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+while True:
+    print("tick", flush=True)
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(None, 141), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_tasks_save_although_the_output_pipe_is_closed(number, code, tmp_path):
+    child = start("--workers=1", "--ps=0", "--", "python", "-c", SAVES, stderr=subprocess.STDOUT)
+    while "tick" not in child.stdout.readline():
+        pass
+    if number is not None:
+        child.send_signal(number)
     child.stdout.close()
-    err = child.stderr.read()
-    assert child.wait(30) == 128 + signal.SIGPIPE
-    assert "Traceback" not in err
+    assert child.wait(30) == code
+    assert (tmp_path / "saved").exists()
+
+
+def test_tasks_save_although_the_terminal_is_closed(tmp_path):
+    ours, theirs = os.openpty()
+    child = start(
+        "--workers=1", "--ps=0", "--", "python", "-c", SAVES, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        text = b""
+        while b"tick" not in text:
+            text += terminal.read(100)
+    child.send_signal(signal.SIGHUP)
+    assert child.wait(30) == 128 + signal.SIGHUP
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("streams", ["", ">&- 2>&-"])
+def test_streams_that_are_closed_or_lack_a_character_stop_no_task(streams, tmp_path):
+    program = "import sys; sys.stdout.buffer.write('≥ 1'.encode()); open('ran', 'w')"
+    command = [sys.executable, "-m", "replicate.launch", "--workers=1", "--ps=0", "--log_dir=logs"]
+    command = shlex.join([*command, "--", "python", "-c", program])
+    done = subprocess.run(
+        f"{command} {streams}",
+        shell=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ran").exists()
+    assert done.stdout == ("" if streams else "chief 0 | \\u2265 1\n")
+    assert "≥ 1" in (tmp_path / "logs" / "chief_0.log").read_text()
+
+
+def test_a_program_that_cannot_be_run_gives_a_one_line_error(tmp_path, capsys):
+    program = tmp_path / "program"
+    program.write_text("no interpreter is named")
+    program.chmod(0o755)
+    with pytest.raises(SystemExit) as end:
+        main(["--workers=2", "--", str(program)])
+    assert end.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"replicate.launch: cannot start '{program}': Exec format error"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
+import contextlib
 import io
+import os
 
 import pytest
 
@@ -66,3 +68,16 @@ def test_there_is_no_bar_without_a_terminal():
     console.bar("chief 0", "1%")
     assert console.bar_columns == 0
     assert err.getvalue() == out.getvalue() == ""
+
+
+def test_a_closed_pipe_is_told_and_written_no_more():
+    told = []
+    for on_closed_pipe in (lambda: told.append(True), None):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        with open(theirs, "w") as pipe:
+            console = Console(["ps 0"], pipe, io.StringIO(), on_closed_pipe)
+            with contextlib.nullcontext() if on_closed_pipe else pytest.raises(BrokenPipeError):
+                console.line("ps 0", "a")
+            console.line("ps 0", "b")
+    assert told == [True]

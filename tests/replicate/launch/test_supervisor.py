@@ -351,6 +351,36 @@ def test_a_signal_is_passed_on_to_all_tasks_and_to_parameter_servers_after_the_o
         assert said.index(("launch", ended)) < asked
 
 
+@pytest.mark.parametrize("secs", ["inf", "nan"])
+def test_a_task_may_have_any_time_to_end(supervise, recorder, secs):
+    def react(name, text):
+        if text == "ready":
+            ready.append(name)
+            if len(ready) == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    ready = []
+    recorder.react = react
+    run = supervise(COUNTS, workers=1, ps=1, grace_secs=float(secs))
+    assert run.run() == 130
+    assert run.failed == ()
+    assert recorder.of("ps 0") == ["ready", "asked once"]
+
+
+COUNTS = """
+asked = []
+signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+say("ready")
+while not asked:
+    time.sleep(0.02)
+deadline = time.monotonic() + 0.6 * (job == "ps")
+while len(asked) == 1 and time.monotonic() < deadline:
+    time.sleep(0.02)
+say("asked", "once" if len(asked) == 1 else "again")
+sys.exit(130)
+"""
+
+
 STUBBORN = """
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: say("no"))
@@ -382,6 +412,19 @@ def test_a_repeated_signal_within_half_a_second_is_ignored(supervise, recorder, 
     recorder.react = react
     assert supervise(SAVES % "nobody", workers=1, grace_secs=600).run() == 130
     assert recorder.of("chief 0") == ["ready", f"saved at {int(signal.SIGINT)}"]
+    assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
+
+
+def test_a_hang_up_does_not_hurry_tasks_that_save(supervise, recorder, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SIGNAL_SECS", 0)
+
+    def react(name, text):
+        number = {"ready": signal.SIGINT, f"saved at {int(signal.SIGINT)}": signal.SIGHUP}.get(text)
+        if number is not None:
+            os.kill(os.getpid(), number)
+
+    recorder.react = react
+    assert supervise(SAVES % "nobody", workers=1, grace_secs=600).run() == 130
     assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
 
 
