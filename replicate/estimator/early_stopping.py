@@ -63,11 +63,11 @@ def make_early_stopping_hook(
             "make_early_stopping_hook: give run_every_secs or run_every_steps and set the other to "
             f"None, got {run_every_secs!r} and {run_every_steps!r}."
         )
-    config = estimator.config
-    is_shared = config.num_ps_replicas > 0
-    if not config.is_chief:
-        return _WorkerStopHook()
-    return _ChiefStopHook(should_stop_fn, run_every_secs, run_every_steps, is_shared)
+    is_shared = estimator.config.num_ps_replicas > 0
+    if estimator.config.is_chief:
+        return _ChiefStopHook(should_stop_fn, run_every_secs, run_every_steps, is_shared)
+    # Without parameter servers, all workers stop with the chief by themselves.
+    return _WorkerStopHook() if is_shared else v1.train.SessionRunHook()
 
 
 def stop_if_higher_hook(
@@ -184,11 +184,11 @@ def make_stop_at_checkpoint_step_hook(
 
     Args:
       estimator: The trained Estimator.
-      last_step: Global step at which the chief stops. Other workers continue until the checkpoint
-        of that step exists.
+      last_step: Global step at which the chief stops. With parameter servers, other workers
+        continue until the checkpoint of that step exists; without, all stop after the next step.
       wait_after_file_check_secs: Seconds that a worker waits if the checkpoint does not exist yet.
     """
-    if estimator.config.is_chief:
+    if estimator.config.is_chief or estimator.config.num_ps_replicas == 0:
         return v1.train.StopAtStepHook(last_step=last_step)
     return _CheckpointStepHook(estimator, last_step, wait_after_file_check_secs)
 

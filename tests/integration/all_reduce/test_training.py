@@ -192,6 +192,24 @@ def test_hook_of_one_worker_ends_all_workers_after_the_next_step(workers, tmp_pa
     assert workers.only(found)["global_step"] == 4
 
 
+@pytest.mark.parametrize("stop", ["function", "step"])
+def test_hooks_that_stop_early_end_all_workers_alike(workers, tmp_path, stop):
+    model_fn, asked = workers.model(), []
+
+    def hook(role):
+        estimator = workers.estimator(model_fn, tmp_path, role)
+        if stop == "step":
+            return replicate.make_stop_at_checkpoint_step_hook(estimator, 3)
+        every_step = {"run_every_secs": None, "run_every_steps": 1}
+        should_stop = lambda: asked.append(role.task_type) or len(asked) == 3  # noqa: E731
+        return replicate.make_early_stopping_hook(estimator, should_stop, **every_step)
+
+    inputs = workers.parts(0, 6, 12)
+    found = workers.train_together(model_fn, inputs, tmp_path, hook=hook, max_steps=None)
+    assert workers.only(found)["global_step"] == 4, "all have learnt it one step later"
+    assert set(asked) <= {"chief"}
+
+
 def test_training_goes_on_with_another_number_of_workers(workers, tmp_path):
     """One process, then two workers, then one process: as one in one go, checkpoints included.
 
