@@ -19,7 +19,6 @@ SGD = v1.train.GradientDescentOptimizer(0.1)
         ("create_clones", (CONFIG, 3), "model_fn is 3, of type int. Accepted is a function"),
         ("create_clones", (CONFIG, int, 3), "args is 3, of type int. Accepted is a list, or None"),
         ("create_clones", (CONFIG, int, "ab"), "args is 'ab', of type str"),
-        ("create_clones", (CONFIG, int, tf.Variable([1.0])), "args is <tf.Variable"),
         ("create_clones", (CONFIG, int, (), 3), "kwargs is 3, of type int. Accepted is a dict"),
         ("deploy", (None, int), "config is None, of type NoneType"),
         ("deploy", (CONFIG, 3), "model_fn is 3"),
@@ -28,7 +27,6 @@ SGD = v1.train.GradientDescentOptimizer(0.1)
         ("optimize_clones", ([3], SGD), "an entry of clones is 3"),
         ("optimize_clones", ([], int), "optimizer is <class 'int'>, of type type"),
         ("optimize_clones", ([], type(SGD)), "optimizer is <class"),
-        ("optimize_clones", ([], SGD, tf.Variable(1.0)), "regularization_losses is <tf.Variable"),
         ("optimize_clones", ([], SGD, 0.1), "regularization_losses is 0.1, of type float"),
         ("sum_gradients", (3,), "gradients is 3"),
         ("sum_over_copies", (3,), "copies is 3"),
@@ -48,3 +46,11 @@ def test_wrong_types_are_told(graph, name, arguments, message):
     with pytest.raises(TypeError, match=r"^Cannot ") as caught:
         getattr(model_deploy, name)(*arguments)
     assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("graph")
+def test_a_tensor_is_no_list():
+    with pytest.raises(TypeError, match=r"args is <tf\.Tensor"):
+        model_deploy.create_clones(CONFIG, int, tf.zeros([1]))
+    with pytest.raises(TypeError, match=r"regularization_losses is <tf\.Variable"):
+        model_deploy.optimize_clones([], SGD, tf.Variable(1.0))
