@@ -1,10 +1,15 @@
 """Commands whose output goes to a pipe that nobody reads."""
 
+import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
+
+needs_libcst = pytest.mark.skipif(
+    importlib.util.find_spec("libcst") is None, reason="libcst is not installed"
+)
 
 
 @pytest.mark.parametrize(
@@ -12,7 +17,7 @@ import pytest
     [
         ["-m", "replicate.doctor"],
         ["-m", "replicate.launch", "--help"],
-        ["-m", "replicate.migrate", "."],
+        pytest.param(["-m", "replicate.migrate", "."], marks=needs_libcst),
         ["-c", "from examples import cli; cli.run(lambda: cli.show('label', 'text'))"],
     ],
 )
