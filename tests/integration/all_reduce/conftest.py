@@ -3,6 +3,7 @@
 TensorFlow cannot stop a server, so that the tests of a module share some.
 """
 
+import copy
 import functools
 import itertools
 import threading
@@ -101,7 +102,10 @@ class Workers:
         config = replicate.RunConfig(
             progress="off",
             session_config=options,
-            train_distribute=settings or replicate.AllReduce(timeout_secs=10, check_every=3),
+            # As processes do, workers have outer optimizers of their own: one that threads share
+            # keeps tensors of the graph that came last.
+            train_distribute=copy.deepcopy(settings)
+            or replicate.AllReduce(timeout_secs=10, check_every=3),
             **({} if role is None else {"cluster": role}),
             **{"save_checkpoints_steps": 1000, **others},
         )
