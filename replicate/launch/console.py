@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
+from replicate.closed_pipe import drop
+
 LAUNCHER = "launch"
 """Name before the launcher's own lines."""
 
@@ -88,7 +90,7 @@ class Console:
             stream.write(text)
             stream.flush()
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            drop(stream)
             if isinstance(error, BrokenPipeError):
                 if self._on_closed_pipe is None:
                     raise

@@ -56,7 +56,9 @@ def merge_specs(
             return specs[0]._replace(
                 loss=_total_loss(specs),
                 eval_metric_ops=metrics,
-                predictions=_concatenated([spec.predictions for spec in specs], rows, True),
+                predictions=_concatenated(
+                    [spec.predictions for spec in specs], rows, takes_scalars=True
+                ),
             )
         return specs[0]._replace(
             predictions=_concatenated([spec.predictions for spec in specs], rows),

@@ -63,11 +63,10 @@ class HandOver:
                 )
             if elements is not None:
                 self._take.append(count.assign(elements, read_value=False))
-            trained = [name for name, each in variables.items() if each.trainable]
             finite = [
                 tf.debugging.assert_all_finite(copies[name].read_value(), f"{name} is not finite.")
-                for name in trained
-                if copies[name].dtype.is_floating
+                for name, each in variables.items()
+                if each.trainable and each.dtype.is_floating
             ]
             with v1.control_dependencies(finite):
                 self._step = copies[self._global_step.op.name].read_value()

@@ -17,8 +17,8 @@ from replicate.roles import CHIEFS
 
 v1 = tf.compat.v1
 
-ENDED = "/ended"
-"""End of the key of the note that the chief leaves after its last step; its call stands before."""
+ENDED = "ended"
+"""Name of the note that the chief leaves after its last step, behind the number of its call."""
 
 LOOK_SECS = 3.0
 """Seconds that it has when another worker is lost already."""
@@ -74,7 +74,7 @@ def has_ended(config: RunConfig) -> bool:
     except tf.errors.OpError:
         return False
     newest = max((int(key.partition("/")[0]) for key in keys if key[0].isdecimal()), default=0)
-    return f"{newest}{ENDED}" in keys
+    return f"{newest}/{ENDED}" in keys
 
 
 def _number(key: str) -> int:

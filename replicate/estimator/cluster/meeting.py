@@ -139,12 +139,12 @@ class Meeting:
         started = time.monotonic()
         others = range(1, len(self._names))
         while time.monotonic() - started < LEAVE_SECS:
-            notes = self._exchange(f"{self._number}{ENDED}", self._id)
+            notes = self._exchange(self._key(ENDED), self._id)
             if notes:
                 here = [rank for rank in others if self._key(f"left/{rank}") not in notes]
                 if have_ended(self._config, here):
                     # Nobody needs the other notes: those of many calls would slow down each look.
-                    self._exchange(f"{self._number}{ENDED}", self._id, is_only=True)
+                    self._exchange(self._key(ENDED), self._id, is_only=True)
                     return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
 
@@ -157,7 +157,7 @@ class Meeting:
                 self._raise_lost_chief()
             if notes is not None:
                 heard_at = now
-                if f"{self._number}{ENDED}" in notes:
+                if self._key(ENDED) in notes:
                     self._exchange(self._key(f"left/{self._rank}"), self._id)
                     return
                 if _ids(notes.get(self._key("answer"))).get(str(self._rank)) != self._id:
